@@ -1,0 +1,1 @@
+"""Classifiers that know when to stay silent."""

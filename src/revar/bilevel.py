@@ -1,0 +1,183 @@
+"""The one-step hypergradient, by three strategies that agree.
+
+A training step moves the classifier from ``theta`` to ``theta_hat = theta - lr * grad mean_i w_i
+l_i(theta)``; the meta-loss is taken at ``theta_hat`` and asks how each weight should change
+(appendix A of the paper):
+
+    d meta / d w_i = -(lr / n) <grad l_i(theta), v>,    v = grad meta(theta_hat).
+
+So all that is ever needed is one number per example, the *alignment* ``<grad l_i, v>``. Losses
+and meta-loss are functions of a parameter dictionary; nothing here touches ``.grad``, optimisers
+or modules, and torch's generators come back as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from revar.functional import Params
+from revar.randomness import preserved
+
+Losses = Callable[[Params], Tensor]
+"""Parameters to the [n] losses of n examples."""
+Objective = Callable[[Params], Tensor]
+"""Parameters to a scalar."""
+Strategy = Literal["forward_mode", "double_backward", "finite_difference"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneStep:
+    """One look-ahead step and the meta-loss after it.
+
+    Attributes:
+        losses: per-example training losses l_i.
+        weights: [n] current weights w_i, no gradient needed.
+        lr: size of the plain gradient step.
+        meta_loss: what the outer level minimises.
+        candidates: per-example losses to align when they are not the training ones (examples
+            that take no part in the step); ``None`` aligns the training examples themselves.
+    """
+
+    losses: Losses
+    weights: Tensor
+    lr: float
+    meta_loss: Objective
+    candidates: Losses | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alignments:
+    """What the meta-loss says about each example.
+
+    Attributes:
+        values: [n] ``<grad l_i(theta), grad meta(theta_hat)>`` of the candidates; positive where
+            more weight would lower the meta-loss.
+        meta_loss: the meta-loss at ``theta_hat``.
+    """
+
+    values: Tensor
+    meta_loss: Tensor
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Run attention on the kernel that has forward mode and a second derivative.
+
+    The fused ones lack both, and would drop other entries than this one does.
+    """
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+def lookahead(losses: Losses, params: Params, weights: Tensor, lr: float) -> Params:
+    """``theta - lr * grad (1/n) sum_i w_i l_i(theta)``, detached."""
+    _, gradient = value_and_gradient(lambda at: (weights * losses(at)).mean(), params)
+    return {name: params[name] - lr * gradient[name] for name in params}
+
+
+def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Params]:
+    """The value of a scalar function of parameters and its gradient, both detached."""
+    at = {name: p.detach().requires_grad_() for name, p in params.items()}
+    with torch.enable_grad():
+        value = objective(at)
+        gradients = torch.autograd.grad(value, list(at.values()), allow_unused=True)
+    named = zip(at.items(), gradients, strict=True)
+    gradient = {
+        name: torch.zeros_like(p) if grad is None else grad for (name, p), grad in named
+    }
+    return value.detach(), gradient
+
+
+def directional_derivative(losses: Losses, params: Params, direction: Params) -> Tensor:
+    """``<grad l_i, direction>`` for every example at once: one forward-mode pass."""
+    with torch.no_grad(), plain_attention(), forward_ad.dual_level():
+        dual = {name: forward_ad.make_dual(p, direction[name]) for name, p in params.items()}
+        primal, tangent = forward_ad.unpack_dual(losses(dual))
+        return torch.zeros_like(primal) if tangent is None else tangent.clone()
+
+
+def central_difference(
+    losses: Losses, params: Params, direction: Params, radius: float | None = None
+) -> Tensor:
+    """The same by two evaluations at ``theta ± radius * direction / |direction|``; O(radius²).
+
+    The default radius, the cube root of the machine epsilon, balances truncation and rounding.
+    """
+    if radius is None:
+        radius = float(torch.finfo(next(iter(params.values())).dtype).eps ** (1 / 3))
+    squares = [d.double().square().sum() for d in direction.values()]
+    norm = torch.stack(squares).sum().sqrt().clamp_min(torch.finfo(torch.float32).tiny)
+    device = next(iter(params.values())).device
+
+    def at(sign: float) -> Tensor:
+        # Same dropout masks on both sides, or their noise swamps the difference.
+        with preserved(device):
+            step = (sign * radius / norm).item()
+            return losses({name: p + step * direction[name] for name, p in params.items()})
+
+    with torch.no_grad():
+        ahead, behind = at(+1.0), at(-1.0)
+    return (ahead - behind) * (norm / (2 * radius)).to(ahead.dtype)
+
+
+def alignments(
+    problem: OneStep, params: Params, strategy: Strategy = "forward_mode"
+) -> Alignments:
+    """Align every candidate with the meta-gradient after one look-ahead step.
+
+    The losses see the same random numbers in the look-ahead and in the alignment, and they are
+    the numbers that the caller's next step will draw: the generators come back untouched.
+    """
+    device = next(iter(params.values())).device
+    with preserved(device) as start, plain_attention():
+        if strategy == "double_backward":
+            return _double_backward(problem, params)
+        ahead = lookahead(problem.losses, params, problem.weights, problem.lr)
+        meta_loss, direction = value_and_gradient(problem.meta_loss, ahead)
+        start.restore()
+        losses = problem.candidates or problem.losses
+        if strategy == "forward_mode":
+            values = directional_derivative(losses, params, direction)
+        else:
+            values = central_difference(losses, params, direction)
+    return Alignments(values, meta_loss)
+
+
+def _double_backward(problem: OneStep, params: Params) -> Alignments:
+    """The reference: differentiate the meta-loss through the look-ahead, graph kept.
+
+    Each candidate enters the inner loss with an extra weight of zero; the meta-loss is
+    differentiated with respect to it. Costs a second-order graph of the whole network.
+    """
+    device = next(iter(params.values())).device
+    at = {name: p.detach().requires_grad_() for name, p in params.items()}
+    with torch.enable_grad():
+        with preserved(device):
+            if problem.candidates is not None:
+                aligned = problem.candidates(at)
+        losses = problem.losses(at)
+        if problem.candidates is None:
+            aligned = losses
+        extra = torch.zeros_like(aligned, requires_grad=True)
+        inner = (problem.weights * losses).mean() + (extra * aligned).mean()
+        gradients = torch.autograd.grad(
+            inner, list(at.values()), create_graph=True, materialize_grads=True
+        )
+        named = zip(at.items(), gradients, strict=True)
+        ahead = {name: p - problem.lr * gradient for (name, p), gradient in named}
+        meta_loss = problem.meta_loss(ahead)
+        (slope,) = torch.autograd.grad(meta_loss, extra)
+    return Alignments(slope * (-len(slope) / problem.lr), meta_loss.detach())

@@ -1,0 +1,73 @@
+"""A training state as named tensors and plain numbers, and back, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from revar.randomness import RandomState
+from revar.training import TrainingState
+
+Tensors = dict[str, Tensor]
+
+
+def _optimiser_tensors(optimiser: Optimizer, prefix: str) -> Tensors:
+    """The state of every parameter; all optimisers of ours keep tensors only."""
+    state: dict[int, dict[str, Any]] = optimiser.state_dict()["state"]
+    return {
+        f"{prefix}.{number}.{key}": value.detach().cpu()
+        for number, values in state.items()
+        for key, value in values.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _load_optimiser(optimiser: Optimizer, tensors: Tensors, prefix: str) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        owner, _, rest = name.partition(".")
+        if owner == prefix:
+            number, _, key = rest.partition(".")
+            state.setdefault(int(number), {})[key] = value
+    optimiser.load_state_dict(
+        {"state": state, "param_groups": optimiser.state_dict()["param_groups"]}
+    )
+
+
+def weights_of(state: TrainingState) -> Tensors:
+    """What is learned and remembered."""
+    return {name: value.detach().cpu() for name, value in state.networks.state_dict().items()}
+
+
+def progress_of(state: TrainingState) -> tuple[Tensors, dict[str, Any]]:
+    """Optimisers and generators as tensors, the rest as JSON."""
+    tensors = _optimiser_tensors(state.optimiser, "inner")
+    if state.outer is not None:
+        tensors.update(_optimiser_tensors(state.outer, "outer"))
+    random = RandomState.capture(state.device)
+    tensors["random.cpu"] = random.cpu
+    if random.cuda is not None:
+        tensors["random.cuda"] = random.cuda
+    return tensors, {"epoch": state.epoch, "feeds": state.feeds.state()}
+
+
+def restore(state: TrainingState, weights: Tensors, tensors: Tensors, plain: dict[str, Any]) -> None:
+    """Bring a new state to where another one was."""
+    state.networks.load_state_dict(weights)
+    _load_optimiser(state.optimiser, tensors, "inner")
+    if state.outer is not None:
+        _load_optimiser(state.outer, tensors, "outer")
+    state.feeds.load(plain["feeds"])
+    state.epoch = plain["epoch"]
+    cuda = tensors.get("random.cuda") if state.device.type == "cuda" else None
+    RandomState(tensors["random.cpu"], cuda, state.device).restore()
+
+
+def to_device(networks: torch.nn.Module, device: torch.device) -> None:
+    """Move networks; image networks on GPUs keep channels last, which convolutions prefer."""
+    networks.to(device)
+    if device.type == "cuda":
+        networks.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

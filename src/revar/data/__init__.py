@@ -1,0 +1,1 @@
+"""From what users have (arrays, frames, folders, files) to tensors."""

@@ -1,0 +1,53 @@
+"""Augmentation of resident images, on the device they live on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Augment:
+    """Random shifts and mirror images.
+
+    Attributes:
+        pad: furthest shift in pixels; what moves in is black.
+        flip: whether left and right may be swapped.
+    """
+
+    pad: int = 0
+    flip: bool = False
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[n, channels, h, w] to the same, each image with its own shift and mirror."""
+        n, _, height, width = x.shape
+        if self.flip:
+            mirrored = torch.rand(n, device=x.device) < 0.5
+            x = torch.where(mirrored.view(-1, 1, 1, 1), x.flip(-1), x)
+        if self.pad:
+            padded = F.pad(x, (self.pad,) * 4)
+            top, left = torch.randint(2 * self.pad + 1, (2, n), device=x.device)
+            rows = top[:, None] + torch.arange(height, device=x.device)
+            columns = left[:, None] + torch.arange(width, device=x.device)
+            each = torch.arange(n, device=x.device)[:, None, None]
+            # Advanced indexing puts channels last; they come back to where they were.
+            x = padded[each, :, rows[:, :, None], columns[:, None, :]].movedim(-1, 1)
+        return x
+
+
+def resolve(name: str, input_shape: tuple[int, ...]) -> Augment:
+    """What ``auto``, ``none``, ``shift`` or ``shift+flip`` mean for inputs of this shape.
+
+    ``auto`` shifts images of 16 px and more by up to an eighth of their side, and mirrors colour
+    images only: a mirrored digit or letter is another one.
+    """
+    if name == "none" or len(input_shape) != 3:
+        return Augment()
+    channels, height, width = input_shape
+    side = min(height, width)
+    if name == "auto":
+        return Augment(pad=side // 8 if side >= 16 else 0, flip=channels == 3)
+    return Augment(pad=max(1, side // 8), flip="flip" in name)

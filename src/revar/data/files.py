@@ -1,0 +1,118 @@
+"""Archives of arrays and CSV files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revar.data.source import Part, Source
+from revar.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEYS = ("x", "y", "x_test", "y_test", "x_meta", "y_meta", "x_unlabelled", "groups")
+MISSING = "?"
+"""A gap in CSV files, besides empty cells and pandas' own list (NA, NaN, ...)."""
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an ``.npz``; nothing in it is unpickled.
+
+    Raises:
+        InputError: not an archive of plain arrays.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (ValueError, OSError, BadZipFile, EOFError) as error:
+        reason = str(error).splitlines()[0]
+        if "allow_pickle" in reason:
+            reason = "it holds Python objects; save plain numbers or text"
+        raise InputError(f'"{path}" is no .npz of plain arrays: {reason}') from error
+
+
+def read_npz(path: Path) -> Source:
+    """``x``, ``y`` and, where there, the test, meta and unlabelled arrays and ``groups``."""
+    arrays = read_arrays(path)
+    for key in ("x", "y"):
+        if key not in arrays:
+            found = ", ".join(arrays) or "nothing"
+            raise InputError(f'"{path}" has no array "{key}" (it has {found})')
+
+    def part(suffix: str) -> Part | None:
+        if f"x{suffix}" not in arrays:
+            return None
+        if f"y{suffix}" not in arrays and suffix != "_unlabelled":
+            raise InputError(f'"{path}" has "x{suffix}" but no "y{suffix}"')
+        x, y = arrays[f"x{suffix}"], arrays.get(f"y{suffix}")
+        if y is not None and len(x) != len(y):
+            raise InputError(f'"{path}": x{suffix} has {len(x)} rows, y{suffix} has {len(y)}')
+        return Part(x, y)
+
+    train, test = part(""), part("_test")
+    assert train is not None
+    groups = arrays.get("groups")
+    if groups is not None and len(groups) != len(train):
+        raise InputError(f'"{path}": x has {len(train)} rows, groups has {len(groups)}')
+    return Source(
+        Part(train.x, train.y, groups),
+        meta=part("_meta"),
+        tests={} if test is None else {"test": test},
+        unlabelled=part("_unlabelled"),
+    )
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """A CSV file; a column is numeric if every cell that is not empty is a number.
+
+    Raises:
+        InputError: not a table of one width in UTF-8.
+    """
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path, dtype=str, na_values=[MISSING], skipinitialspace=True)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f'"{path}" is no CSV table: {reason}') from error
+    if not len(frame):
+        raise InputError(f'"{path}" has no rows below its header')
+    frame.columns = [str(name).strip() for name in frame.columns]
+    for name in frame.columns:
+        try:
+            frame[name] = pd.to_numeric(frame[name])
+        except (TypeError, ValueError):
+            continue
+    return frame
+
+
+def read_csv(path: Path, *, target: str | None, group: str | None) -> Source:
+    """A table with a column of labels."""
+    frame = read_frame(path)
+    columns = ", ".join(frame.columns)
+    if target is None:
+        raise InputError(f'"{path}" needs --target, the column of labels; columns: {columns}')
+    for option, name in (("--target", target), ("--group", group)):
+        if name is not None and name not in frame.columns:
+            raise InputError(f'{option} "{name}" is no column of "{path}"; columns: {columns}')
+    labels = frame[target]
+    if labels.isna().any():
+        rows = np.flatnonzero(labels.isna().to_numpy())
+        msg = (
+            f'"{path}": the target "{target}" is missing in {len(rows)} rows, '
+            f"first in line {rows[0] + 2}: leave those rows out"
+        )
+        raise InputError(msg)
+    groups = None if group is None else frame[group].astype(str).to_numpy()
+    inputs = frame.drop(columns=[name for name in (target, group) if name is not None])
+    return Source(Part(inputs, _plain(labels), groups))
+
+
+def _plain(series: pd.Series) -> NDArray[Any]:
+    values = series.to_numpy()
+    return values.astype(str) if values.dtype.kind not in "biuf" else values

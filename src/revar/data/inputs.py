@@ -1,0 +1,187 @@
+"""What one example looks like, and how raw inputs become the tensor that is stored.
+
+The description is fitted on the training rows, saved with the run, and refuses other inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revar.data.frames import FrameInputs
+from revar.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Raw = "NDArray[Any] | Tensor | pd.DataFrame"
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayInputs:
+    """Arrays and tensors: rows of numbers, or images.
+
+    Attributes:
+        shape: of one example: (columns,) or (channels, height, width).
+        dtype: images of whole numbers 0..255 are stored as they are, all else as float32.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Literal["uint8", "float32"]
+    kind: Literal["array"] = "array"
+
+    def encode(self, raw: Any) -> Tensor:
+        """[n, ...] as stored.
+
+        Raises:
+            InputError: another shape, NaN or infinity.
+        """
+        x = _as_tensor(raw)
+        if tuple(x.shape[1:]) != self.shape:
+            msg = f"inputs of shape {tuple(x.shape[1:])}: this model was trained on {self.shape}"
+            raise InputError(msg)
+        if self.dtype == "uint8" and x.dtype != torch.uint8:
+            if x.numel() and (x.min() < 0 or x.max() > 255 or (x != x.round()).any()):
+                msg = (
+                    f"images with values from {x.min():g} to {x.max():g}: "
+                    "this model was trained on whole numbers from 0 to 255"
+                )
+                raise InputError(msg)
+            return x.to(torch.uint8)
+        return x.to(getattr(torch, self.dtype))
+
+
+Inputs = ArrayInputs | FrameInputs
+
+
+def fit_inputs(raw: Any, rows: Rows) -> Inputs:
+    """Describe inputs by their training rows."""
+    if is_frame(raw):
+        return FrameInputs.fit(raw.iloc[rows])
+    x = _as_tensor(raw)
+    image = x.dtype == torch.uint8 and x.ndim == 4
+    return ArrayInputs(shape=tuple(x.shape[1:]), dtype="uint8" if image else "float32")
+
+
+def is_frame(raw: Any) -> bool:
+    """Whether this is a pandas frame, without importing pandas."""
+    return type(raw).__module__.startswith("pandas.") and hasattr(raw, "columns")
+
+
+def unpack(raw: Any, y: Any = None) -> tuple[Any, Any]:
+    """Raw inputs and labels of whatever a user calls a dataset.
+
+    A map-style torch dataset is read once, item by item; its items are inputs or (input, label).
+
+    Raises:
+        InputError: items of different shapes, or labels missing from both places.
+    """
+    if isinstance(raw, torch.utils.data.Dataset):
+        items = [raw[i] for i in range(len(raw))]  # type: ignore[arg-type]
+        if not items:
+            raise InputError("the dataset is empty")
+        if isinstance(items[0], tuple | list) and len(items[0]) >= 2:
+            inputs = [item[0] for item in items]
+            labels = np.asarray([_scalar(item[1]) for item in items])
+            return _stack(inputs), labels if y is None else y
+        return _stack(items), y
+    return raw, y
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _stack(items: Sequence[Any]) -> Tensor:
+    tensors = [item if isinstance(item, Tensor) else torch.from_numpy(np.array(item)) for item in items]
+    first = tensors[0].shape
+    for i, tensor in enumerate(tensors):
+        if tensor.shape != first:
+            msg = f"item {i} has shape {tuple(tensor.shape)}, item 0 has {tuple(first)}: resize them"
+            raise InputError(msg)
+    return torch.stack(tensors)
+
+
+def _as_tensor(raw: Any) -> Tensor:
+    """Rows [n, d] or images [n, channels, h, w]; finite."""
+    from_torch = isinstance(raw, Tensor)
+    x = raw.detach().cpu() if from_torch else _from_numpy(raw)
+    if x.is_complex():
+        raise InputError("X holds complex numbers: take their real and imaginary parts as columns")
+    if x.dtype == torch.bool:
+        x = x.to(torch.uint8)
+    if x.ndim == 3:
+        x = x.unsqueeze(1)
+    elif x.ndim == 4:
+        x = x if _channel_axis(tuple(x.shape), prefer_first=from_torch) == 1 else x.movedim(-1, 1)
+    elif x.ndim != 2:
+        msg = (
+            f"X has shape {tuple(x.shape)}: rows are [n, columns], images [n, h, w], "
+            "[n, h, w, channels] or [n, channels, h, w]. Reshape your data"
+        )
+        raise InputError(msg)
+    if x.shape[1:].numel() == 0:
+        raise InputError(f"X has shape {tuple(x.shape)}: 0 feature(s), at least 1 is required")
+    if x.dtype != torch.uint8:
+        _refuse_gaps(x)
+        x = x.to(torch.float32)
+        if not torch.isfinite(x).all():
+            raise InputError("X holds values too large for float32: scale them down")
+    return x.contiguous()
+
+
+def _from_numpy(raw: Any) -> Tensor:
+    array = np.asarray(raw)
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            msg = f"X holds {_first_odd(array)!r}: put text columns in a pandas frame"
+            raise InputError(msg) from error
+    if array.dtype.kind not in "buifc":
+        raise InputError(f"X has type {array.dtype}: put text columns in a pandas frame")
+    if array.dtype.kind == "u" and array.dtype != np.uint8:
+        array = array.astype(np.float64)
+    return torch.from_numpy(np.array(array, copy=True, order="C", dtype=array.dtype.newbyteorder("=")))
+
+
+def _first_odd(array: NDArray[Any]) -> Any:
+    for value in array.flat:
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return value
+    return array.flat[0]
+
+
+def _refuse_gaps(x: Tensor) -> None:
+    for what, where, way in (
+        ("NaN", torch.isnan, "impute them, or use a pandas frame, where NaN means missing"),
+        ("infinity", torch.isinf, "replace it by a finite value"),
+    ):
+        bad = where(x).flatten(1).any(1)
+        if bad.any():
+            row = int(bad.nonzero()[0, 0])
+            raise InputError(f"X holds {what} in {int(bad.sum())} rows, first in row {row}: {way}")
+
+
+def _channel_axis(shape: tuple[int, ...], *, prefer_first: bool) -> int:
+    """Where the channels of [n, a, b, c] are: 1 or -1.
+
+    An axis of 1, 3 or 4 is the channels where the other is none of these, else the shorter one;
+    a tie goes to the container's custom (NumPy: last, torch: first).
+    """
+    first, last = shape[1], shape[-1]
+    usual = (1, 3, 4)
+    if (first in usual) != (last in usual):
+        return 1 if first in usual else -1
+    if first != last:
+        return 1 if first < last else -1
+    return 1 if prefer_first else -1

@@ -1,0 +1,111 @@
+"""Labels of any kind to class numbers and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from revar.errors import InputError
+
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The classes of a task in their order; class number k is ``values[k]``."""
+
+    values: tuple[Label, ...]
+
+    @classmethod
+    def of(cls, y: ArrayLike) -> Self:
+        """The distinct labels of a training set, sorted.
+
+        Raises:
+            InputError: fewer than two classes, missing labels, or a continuous target.
+        """
+        labels = as_labels(y)
+        if labels.dtype.kind == "f" and (labels != np.round(labels)).any():
+            example = labels[labels != np.round(labels)][0]
+            msg = f"y is continuous (it holds {example:g}): a classifier needs a class per example"
+            raise InputError(msg)
+        values = np.unique(labels)
+        if len(values) < 2:
+            held = f"only {values[0]!r}" if len(values) else "no labels"
+            raise InputError(f"y holds {held}: at least two classes are needed")
+        return cls(tuple(values.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The classes as text."""
+        return tuple(str(value) for value in self.values)
+
+    def encode(self, y: ArrayLike) -> NDArray[np.int64]:
+        """Labels to class numbers; 1, 1.0 and "1" are the same label.
+
+        Raises:
+            InputError: a label that is none of the classes.
+        """
+        labels = as_labels(y)
+        numbers = {_key(value): k for k, value in enumerate(self.values)}
+        unique, inverse = np.unique(labels, return_inverse=True)
+        missing = [value for value in unique.tolist() if _key(value) not in numbers]
+        if missing:
+            known = ", ".join(self.names[:8]) + (", ..." if len(self) > 8 else "")
+            msg = f"label {missing[0]!r} was not among the training classes ({known})"
+            raise InputError(msg)
+        table = np.array([numbers[_key(value)] for value in unique.tolist()], dtype=np.int64)
+        encoded: NDArray[np.int64] = table[inverse] if len(table) else np.empty(0, dtype=np.int64)
+        return encoded
+
+    def decode(self, numbers: NDArray[np.integer]) -> NDArray[Any]:
+        """Class numbers to labels, in the type of the training labels."""
+        decoded: NDArray[Any] = np.asarray(self.values)[numbers]
+        return decoded
+
+
+def _key(value: Label) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def as_labels(y: Any) -> NDArray[Any]:
+    """Labels as a flat NumPy array of numbers or text.
+
+    Raises:
+        InputError: not one label per example, or a missing one.
+    """
+    if hasattr(y, "detach"):
+        y = y.detach().cpu().numpy()
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise InputError(f"y has shape {labels.shape}: one label per example is needed")
+    if labels.dtype.kind == "O":
+        missing = np.array([value is None or value != value for value in labels], dtype=bool)  # noqa: PLR0124
+        if missing.any():
+            raise InputError(_missing(missing))
+        if all(isinstance(value, bool | np.bool_) for value in labels):
+            return labels.astype(bool)
+        if all(isinstance(value, int | np.integer) for value in labels):
+            return labels.astype(np.int64)
+        return labels.astype(str)
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InputError(_missing(~np.isfinite(labels)))
+    if labels.dtype.kind not in "biufU":
+        raise InputError(f"y has type {labels.dtype}: labels are whole numbers or text")
+    return labels
+
+
+def _missing(where: NDArray[np.bool_]) -> str:
+    rows = np.flatnonzero(where)
+    return f"y has {len(rows)} missing labels, the first at row {rows[0]}: leave those rows out"

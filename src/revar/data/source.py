@@ -1,0 +1,110 @@
+"""A SPEC to parts: registered names, class folders, ``.npz`` archives and CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revar.data.inputs import is_frame
+from revar.errors import InputError, unknown
+from revar.registry import DATASETS, load
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Examples of one part of a source, as read.
+
+    Attributes:
+        x: an array, a tensor or a frame.
+        y: labels as given, or none.
+        groups: what must not be torn apart (patients), or none.
+        names: what the examples are called where they come from.
+    """
+
+    x: Any
+    y: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
+    names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: NDArray[np.int64]) -> Part:
+        """Some of the examples, in that order."""
+        return Part(
+            self.x.iloc[rows] if is_frame(self.x) else self.x[rows],
+            None if self.y is None else self.y[rows],
+            None if self.groups is None else self.groups[rows],
+            None if self.names is None else tuple(self.names[i] for i in rows),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Data with the parts it came in.
+
+    Attributes:
+        train: what training may see; meta and tune are taken off it.
+        meta: a meta set of its own, if the data has one.
+        tests: test sets by name; ``test`` is the one meant when none is named.
+        unlabelled: inputs without labels, if the data has them.
+    """
+
+    train: Part
+    meta: Part | None = None
+    tests: Mapping[str, Part] = field(default_factory=dict)
+    unlabelled: Part | None = None
+
+
+def load_source(spec: str, *, target: str | None = None, group: str | None = None) -> Source:
+    """Read data for training.
+
+    Args:
+        spec: a registered name, a folder of class folders, an ``.npz`` or a ``.csv`` file.
+        target: the column of labels of a CSV file.
+        group: the column of groups of a CSV file.
+
+    Raises:
+        InputError: nothing there, or not readable as any of these.
+    """
+    name, _, split = spec.partition(":")
+    for entry in DATASETS:
+        if entry.name == name:
+            source: Source = load(entry.target)()
+            return Source(_part_named(source, split, spec)) if split else source
+    path = Path(spec)
+    if path.is_dir():
+        from revar.data.folders import read_class_folders
+
+        return read_class_folders(path)
+    if not path.exists():
+        if path.suffix or path.parent != Path():
+            raise InputError(f'no data at "{spec}"')
+        raise unknown("dataset", spec, [entry.name for entry in DATASETS])
+    if path.suffix == ".npz":
+        from revar.data.files import read_npz
+
+        return read_npz(path)
+    if path.suffix == ".csv":
+        from revar.data.files import read_csv
+
+        return read_csv(path, target=target, group=group)
+    msg = f'"{spec}" is none of: a registered name, a folder of class folders, .npz, .csv'
+    raise InputError(msg)
+
+
+def _part_named(source: Source, split: str, spec: str) -> Part:
+    parts = {"train": source.train, **source.tests}
+    if split not in parts:
+        raise unknown(f"part of {spec.partition(':')[0]}", split, parts)
+    return parts[split]
+
+
+def evaluation_part(source: Source) -> Part:
+    """What of a source to evaluate on: its test part where it has one, else all of it."""
+    return source.tests.get("test", source.train)

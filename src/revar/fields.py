@@ -1,0 +1,123 @@
+"""Fields of frozen dataclasses: checked when made, read from text, written to JSON.
+
+This is the only room that knows pydantic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from revar.errors import InputError, unknown
+
+_D = TypeVar("_D")
+
+
+@cache
+def hints(cls: type) -> dict[str, Any]:
+    """The types of the fields of a dataclass, by name."""
+    resolved = get_type_hints(cls)
+    return {field.name: resolved[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+@cache
+def _adapter(cls: type, name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(hints(cls)[name])
+
+
+def _wanted(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    options = [arg for arg in get_args(hint) if arg is not type(None)]
+    if options and type(None) in get_args(hint):
+        return _wanted(options[0]) + " or none"
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
+        hint, str(hint)
+    )
+
+
+def check(instance: Any) -> None:
+    """Refuse a dataclass one of whose fields has the wrong type.
+
+    Raises:
+        InputError: naming the field, its value and what it takes.
+    """
+    cls = type(instance)
+    for name, hint in hints(cls).items():
+        value = getattr(instance, name)
+        if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+            # A NumPy scalar, as a grid search hands them over.
+            value = value.item()
+            object.__setattr__(instance, name, value)
+        if dataclasses.is_dataclass(value):
+            continue
+        try:
+            _adapter(cls, name).validate_python(value, strict=True)
+        except ValidationError as error:
+            msg = f"{cls.__name__}: {name} is {value!r}, it must be {_wanted(hint)}"
+            raise InputError(msg) from error
+
+
+def require(condition: bool, owner: object, name: str, rule: str) -> None:
+    """Refuse a field whose value is out of range: what it must do, if the condition is false."""
+    if not condition:
+        value = getattr(owner, name)
+        raise InputError(f"{type(owner).__name__}: {name} is {value!r}, it must {rule}")
+
+
+def parse(cls: type, name: str, text: str) -> Any:
+    """The value of a field from what a user typed.
+
+    Raises:
+        InputError: no such field, or the text is not of its type.
+    """
+    types = hints(cls)
+    if name not in types:
+        raise unknown("field", name, types)
+    optional = type(None) in get_args(types[name])
+    if optional and text.lower() in ("none", "null", ""):
+        return None
+    try:
+        return _adapter(cls, name).validate_strings(text, strict=False)
+    except ValidationError as error:
+        msg = f'{cls.__name__}: {name}="{text}", it must be {_wanted(types[name])}'
+        raise InputError(msg) from error
+
+
+def to_json(instance: Any) -> dict[str, Any]:
+    """A dataclass as plain JSON values, nested ones too."""
+    values = {name: getattr(instance, name) for name in hints(type(instance))}
+    return {
+        name: to_json(value) if dataclasses.is_dataclass(value) else value
+        for name, value in values.items()
+    }
+
+
+def from_json(cls: type[_D], data: dict[str, Any]) -> _D:
+    """The dataclass that `to_json` wrote; unknown keys are refused.
+
+    Raises:
+        InputError: an unknown or missing key, or a value of the wrong type.
+    """
+    types = hints(cls)
+    for key in data:
+        if key not in types:
+            raise unknown(f"field of {cls.__name__}", key, types)
+    values = {}
+    for name, value in data.items():
+        hint = types[name]
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            values[name] = from_json(hint, value)
+            continue
+        try:
+            values[name] = _adapter(cls, name).validate_python(value)
+        except ValidationError as error:
+            msg = f"{cls.__name__}: {name} is {value!r}, it must be {_wanted(hint)}"
+            raise InputError(msg) from error
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise InputError(f"{cls.__name__}: {error}") from error

@@ -1,0 +1,63 @@
+"""A network as a function of its parameters, its buffers left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _NormBase
+
+Params = dict[str, Tensor]
+"""Parameters by their dotted name."""
+
+
+class _Part(nn.Module):
+    """Gives `functional_call` a way to any method of a network, not only its `forward`."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, part: str, *inputs: Tensor) -> Tensor:
+        output: Tensor = getattr(self.net, part)(*inputs)
+        return output
+
+
+def parameters(net: nn.Module) -> Params:
+    """The trainable parameters of a network, detached: a point to differentiate at."""
+    return {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
+
+
+def call(net: nn.Module, params: Params | None, *inputs: Tensor, part: str = "forward") -> Tensor:
+    """``net.part(*inputs)`` with ``params`` in place of its own.
+
+    Buffers are handed over as copies, so batch-norm statistics that the pass would update are
+    the copies'; the network keeps its own. With ``params=None`` the network runs as it is.
+    """
+    if params is None:
+        output: Tensor = getattr(net, part)(*inputs)
+        return output
+    state = {f"net.{name}": value for name, value in params.items()}
+    state.update({f"net.{name}": value.clone() for name, value in net.named_buffers()})
+    result: Tensor = functional_call(_Part(net), state, (part, *inputs))
+    return result
+
+
+@contextmanager
+def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> Iterator[None]:
+    """Run a network with dropout on or off, normalising by the batch or by its statistics.
+
+    ``dropout=True, statistics=True`` is Monte-Carlo dropout: every random layer is on while
+    batch norm uses its running statistics. ``statistics=False`` makes batch norm use the batch
+    (and update its running statistics, unless `call` hands it copies). All flags come back.
+    """
+    flags = [(module, module.training) for module in net.modules()]
+    try:
+        for module, _ in flags:
+            module.training = not statistics if isinstance(module, _NormBase) else dropout
+        yield
+    finally:
+        for module, training in flags:
+            module.training = training

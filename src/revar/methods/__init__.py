@@ -1,0 +1,1 @@
+"""Ways to train, one small file each."""

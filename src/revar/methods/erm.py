@@ -1,0 +1,22 @@
+"""Empirical risk minimisation: the baseline of every comparison.
+
+Softmax response (Geifman and El-Yaniv 2017) and Monte-Carlo dropout (Gal and Ghahramani 2016)
+are this training with different scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from revar.methods.base import Method
+from revar.types import Batch, Clock, Networks, StepResult, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class ERM(Method):
+    """Minimise the mean loss of the training set."""
+
+    def loss(self, networks: Networks, task: Task, batch: Batch, clock: Clock) -> StepResult:
+        """``(1/n) sum_i l(y_i, f(x_i))``"""
+        logits = networks.classifier(batch.x)
+        return StepResult(task.losses(logits, batch.y).mean(), logits)

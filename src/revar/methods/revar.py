@@ -1,0 +1,317 @@
+"""ReVaR: reweighting for dropout variance reduction (Jain, Shanmugam and Shenoy).
+
+A network g weights the training examples of f. It is updated through a one-step look-ahead of f
+so that the meta-loss, classification loss plus dropout variance on a held-out set, falls
+(algorithm 1 and appendix A of the paper); at test time g(x), the U-Score, says what to reject.
+
+The paper's text is `ReVaR.paper`. The defaults differ from it where prototypes of the text gave
+a U-Score that ranks errors at chance: see docs/design/004-default-u-score.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+from torch import Tensor
+
+from revar import fields
+from revar.bilevel import Losses, OneStep, Strategy, alignments
+from revar.errors import InputError
+from revar.functional import mode, parameters
+from revar.methods.base import Bilevel, MakeClassifier, OuterOptimiser, Plan, phase_start
+from revar.methods.reweighting import (
+    MetaObjective,
+    WeightNormalisation,
+    evidence_for,
+    held_out_losses,
+    linear_surrogate,
+    normalise_weights,
+    proximal_surrogate,
+    training_losses,
+)
+from revar.nets.base import Classifier
+from revar.nets.pretrained import load_pretrained
+from revar.nets.scorer import (
+    Evidence,
+    EvidenceScorer,
+    FeatureScorer,
+    NetworkScorer,
+    Scored,
+    Scorer,
+    top_log_odds,
+)
+from revar.stochastic import Space
+from revar.types import Batch, Clock, Feeds, Networks, OuterResult, StepResult, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReVaR(Bilevel):
+    """Fields, with the paper's value in brackets.
+
+    Attributes:
+        scorer: what g reads: ``network`` the inputs, with a backbone of its own [yes];
+            ``features`` f's detached features; ``evidence`` features and top-class log-odds, as
+            a zero-initialised correction to softmax response.
+        scorer_backbone: of a ``network`` scorer; ``None`` takes f's [a ResNet-18].
+        scorer_pretrained: weights file a ``network`` scorer starts from [pretrained].
+        update: ``linear`` gradient of the meta-loss [yes]; ``proximal`` adds a penalty on what g
+            has learned, which makes the update a regression on the standardised alignments.
+        candidates: examples g learns from: ``train`` [yes], ``held_out`` or ``both``.
+        meta_batch: examples for the meta-gradient; ``None`` takes the training batch's size
+            [yes]. At most the meta set, or half of it with held-out candidates.
+        weight_normalisation: of the weights in a batch [none].
+        variance_weight: lambda of the dropout variance [1]; 0 is IBR, ReVaR-NoVarMin.
+        variance_space: ``softmax`` or ``logits`` [not said].
+        meta_prediction: classification loss in the meta-loss by the deterministic pass or by the
+            mean of the dropout passes [not said].
+        passes: T [10].
+        interval: training steps per meta step [15].
+        warmup: share of the budget trained unweighted first [25 of 300 epochs].
+        warmup_epochs: the same in epochs, instead.
+        outer_optimiser: ``adam`` or ``sgd`` [sgd].
+        outer_learning_rate: [1e-4]
+        outer_momentum: of sgd [0.9].
+        outer_weight_decay: [1e-4]
+        orientation: ``high`` g is uncertain [yes], ``low``, or ``auto``: by failure AUROC on the
+            tune split.
+        unlabelled: ``none`` [yes]; ``pooled`` adds unlabelled inputs to the variance term
+            (ReVaR-PV); ``only`` makes them the whole meta-loss (ReVaR-DSV).
+        unlabelled_from: share of the budget after which they take part [230 of 300 epochs].
+        unlabelled_from_epoch: the same in epochs, instead.
+        engine: strategy for the hypergradient; all give the same numbers.
+        default_score: the score a run uses unless told otherwise [uscore].
+    """
+
+    scorer: Literal["network", "features", "evidence"] = "evidence"
+    scorer_backbone: str | None = None
+    scorer_pretrained: str | None = None
+    update: Literal["linear", "proximal"] = "proximal"
+    candidates: Literal["train", "held_out", "both"] = "held_out"
+    meta_batch: int | None = 512
+    weight_normalisation: WeightNormalisation = "batch_mean_one"
+    variance_weight: float = 1.0
+    variance_space: Space = "softmax"
+    meta_prediction: Literal["deterministic", "dropout_mean"] = "deterministic"
+    passes: int = 10
+    interval: int = 5
+    warmup: float = 1 / 12
+    warmup_epochs: int | None = None
+    outer_optimiser: Literal["adam", "sgd"] = "adam"
+    outer_learning_rate: float = 1e-3
+    outer_momentum: float = 0.9
+    outer_weight_decay: float = 1e-4
+    orientation: Literal["high", "low", "auto"] = "high"
+    unlabelled: Literal["none", "pooled", "only"] = "none"
+    unlabelled_from: float = 230 / 300
+    unlabelled_from_epoch: int | None = None
+    engine: Strategy = "forward_mode"
+    default_score: str = "fused"
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The paper's text, literally; readings where it is silent are in the design notes."""
+        return cls(
+            scorer="network",
+            update="linear",
+            candidates="train",
+            meta_batch=None,
+            weight_normalisation="none",
+            interval=15,
+            outer_optimiser="sgd",
+            outer_learning_rate=1e-4,
+            default_score="uscore",
+        )
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        for name in ("passes", "interval"):
+            fields.require(getattr(self, name) >= 1, self, name, "be at least 1")
+        for name in ("variance_weight", "outer_momentum", "outer_weight_decay"):
+            fields.require(getattr(self, name) >= 0, self, name, "not be negative")
+        for name in ("warmup", "unlabelled_from"):
+            fields.require(0 <= getattr(self, name) < 1, self, name, "be in [0, 1)")
+        fields.require(self.outer_learning_rate > 0, self, "outer_learning_rate", "be positive")
+        fields.require(self.meta_batch is None or self.meta_batch >= 2, self, "meta_batch", "be >= 2")
+        if self.unlabelled == "only":
+            fields.require(
+                self.variance_weight > 0, self, "variance_weight", "be positive: it is the whole "
+                "meta-loss with unlabelled=only",
+            )  # fmt: skip
+        if self.scorer != "network":
+            for name in ("scorer_backbone", "scorer_pretrained"):
+                fields.require(
+                    getattr(self, name) is None, self, name, f"be none with scorer={self.scorer}"
+                )
+
+    @property
+    def needs_dropout(self) -> bool:
+        """The variance term and the mean of the passes need it."""
+        return self.variance_weight > 0 or self.meta_prediction == "dropout_mean"
+
+    @property
+    def uses_unlabelled(self) -> bool:
+        """ReVaR-PV and ReVaR-DSV do."""
+        return self.unlabelled != "none"
+
+    @property
+    def outer(self) -> OuterOptimiser:
+        """As the fields say."""
+        return OuterOptimiser(
+            name=self.outer_optimiser,
+            learning_rate=self.outer_learning_rate,
+            momentum=self.outer_momentum,
+            weight_decay=self.outer_weight_decay,
+        )
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a run in which g would never be updated or the unlabelled phase never start."""
+        start = self._weighted_from(plan.total, plan.steps_per_epoch)
+        due = range(-(-start // self.interval) * self.interval, plan.total, self.interval)
+        if len(due) == 0:
+            msg = (
+                f"the U-Score would never be updated: {plan.total} steps, warm-up until step "
+                f"{start}, then every {self.interval} steps; train longer or lower the interval"
+            )
+            raise InputError(msg)
+        needed = 2 if self.candidates == "train" else 4
+        if plan.meta_size < needed:
+            msg = f"the meta set has {plan.meta_size} examples, ReVaR needs {needed} or more"
+            raise InputError(msg)
+        if not self.uses_unlabelled:
+            return
+        if plan.unlabelled_size == 0:
+            msg = f"unlabelled={self.unlabelled} needs unlabelled inputs, and there are none"
+            raise InputError(msg)
+        first = self._unlabelled_from(plan.total, plan.steps_per_epoch)
+        if not any(step >= first for step in due):
+            msg = (
+                f"the phase with unlabelled inputs would never start: it begins at step {first} of "
+                f"{plan.total} and no meta step follows; lower unlabelled_from"
+            )
+            raise InputError(msg)
+
+    def build_scorer(self, classifier: Classifier, make: MakeClassifier) -> Scorer:
+        """A new g."""
+        if self.scorer == "features":
+            return FeatureScorer(classifier.n_features)
+        if self.scorer == "evidence":
+            return EvidenceScorer(classifier.n_features)
+        net = make(1, self.scorer_backbone)
+        if self.scorer_pretrained is not None:
+            load_pretrained(net, Path(self.scorer_pretrained))
+        return NetworkScorer(net)
+
+    def loss(self, networks: Networks, task: Task, batch: Batch, clock: Clock) -> StepResult:
+        """``(1/n) sum_i w_i l(y_i, f(x_i))``, unweighted during the warm-up."""
+        classifier = networks.classifier
+        features = classifier.forward_features(batch.x)
+        logits = classifier.forward_head(features)
+        losses = task.losses(logits, batch.y)
+        if clock.step < self._weighted_from(clock.total, clock.steps_per_epoch):
+            return StepResult(losses.mean(), logits)
+        weights = self._weights(networks, batch.x, features.detach())
+        return StepResult((weights * losses).mean(), logits, weights)
+
+    def outer_due(self, clock: Clock) -> bool:
+        """Every ``interval`` steps after the warm-up."""
+        warm = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
+        return warm and clock.step % self.interval == 0
+
+    def outer_loss(
+        self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
+    ) -> OuterResult:
+        """``-(lr/n) sum_i s_i w_i`` over the candidates, s_i the alignments, or its proximal form."""
+        size = self.meta_batch or len(batch.x)
+        if self.candidates == "train":
+            meta, held_out = feeds.meta(min(size, feeds.meta_size)), None
+        else:
+            # One draw, so that no example is aligned with its own gradient.
+            drawn = feeds.meta(2 * min(size, feeds.meta_size // 2))
+            meta, held_out = _halves(drawn)
+        late = clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
+        unlabelled = feeds.unlabelled(len(meta.x)) if self.uses_unlabelled and late else None
+        objective = MetaObjective(
+            passes=self.passes,
+            variance_weight=self.variance_weight,
+            space=self.variance_space,
+            prediction=self.meta_prediction,
+        )
+        if self.unlabelled == "only" and unlabelled is not None:
+            meta_loss = objective.unlabelled(networks, unlabelled)
+        else:
+            meta_loss = objective.labelled(networks, task, meta, unlabelled)
+
+        train = training_losses(networks, task, batch)
+        problem = OneStep(
+            losses=train,
+            weights=self._weights(networks, batch.x),
+            lr=clock.lr,
+            meta_loss=meta_loss,
+            candidates=self._candidate_losses(networks, task, train, held_out),
+        )
+        aligned = alignments(problem, parameters(networks.classifier), self.engine)
+
+        groups = {"train": [batch], "held_out": [held_out], "both": [batch, held_out]}
+        inputs = [group.x for group in groups[self.candidates] if group is not None]
+        values = aligned.values.split([len(x) for x in inputs])
+        parts = [
+            self._surrogate(networks, x, alignment, clock.lr)
+            for x, alignment in zip(inputs, values, strict=True)
+        ]
+        return OuterResult(torch.stack(parts).mean(), aligned.meta_loss)
+
+    def columns(
+        self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor
+    ) -> dict[str, Tensor]:
+        """``uscore``: the logit of g."""
+        assert networks.scorer is not None
+        evidence = Evidence(x, networks.classifier.embed(features), top_log_odds(logits))
+        scored: Scored = networks.scorer(evidence)
+        return {"uscore": scored.logit}
+
+    def _candidate_losses(
+        self, networks: Networks, task: Task, train: Losses, held_out: Batch | None
+    ) -> Losses | None:
+        if held_out is None:
+            return None
+        fresh = held_out_losses(networks, task, held_out)
+        if self.candidates == "held_out":
+            return fresh
+        return lambda params: torch.cat([train(params), fresh(params)])
+
+    def _weighted_from(self, total: int, steps_per_epoch: int) -> int:
+        return phase_start(self.warmup, self.warmup_epochs, total, steps_per_epoch)
+
+    def _unlabelled_from(self, total: int, steps_per_epoch: int) -> int:
+        fraction, epoch = self.unlabelled_from, self.unlabelled_from_epoch
+        return phase_start(fraction, epoch, total, steps_per_epoch)
+
+    def _surrogate(self, networks: Networks, x: Tensor, alignment: Tensor, lr: float) -> Tensor:
+        """A scalar whose gradient over g is the hypergradient of these candidates, or proximal."""
+        assert networks.scorer is not None
+        with mode(networks.scorer, dropout=True, statistics=False):
+            scored: Scored = networks.scorer(evidence_for(networks, x))
+        if self.update == "proximal":
+            return proximal_surrogate(scored.correction.float(), alignment)
+        raw = scored.logit.float().sigmoid()
+        return linear_surrogate(normalise_weights(raw, self.weight_normalisation), alignment, lr)
+
+    @torch.no_grad()
+    def _weights(self, networks: Networks, x: Tensor, features: Tensor | None = None) -> Tensor:
+        """[n] weights of a training batch; features of the training pass are used if given."""
+        assert networks.scorer is not None
+        with mode(networks.scorer, dropout=False, statistics=True):
+            scored: Scored = networks.scorer(evidence_for(networks, x, features))
+        return normalise_weights(scored.logit.float().sigmoid(), self.weight_normalisation)
+
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    half = len(batch.x) // 2
+    first, second = (
+        Batch(batch.x[part], batch.y[part], batch.index[part])
+        for part in (slice(None, half), slice(half, 2 * half))
+    )
+    return first, second

@@ -1,0 +1,148 @@
+"""What methods share that weight training examples through a look-ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from revar.bilevel import Losses, Objective
+from revar.functional import Params, call, mode
+from revar.nets.scorer import Evidence, NetworkScorer, top_log_odds
+from revar.stochastic import Space, variance
+from revar.types import Batch, Networks, Task
+
+WeightNormalisation = Literal["none", "batch_mean_one", "sum_one"]
+
+
+def normalise_weights(raw: Tensor, how: WeightNormalisation) -> Tensor:
+    """[n] non-negative weights, as they are, of mean one, or of sum one.
+
+    Without normalisation the mean of the weights rescales the learning rate, which drifts with
+    g; the paper prints none.
+    """
+    if how == "none":
+        return raw
+    share = raw / raw.sum().clamp_min(torch.finfo(raw.dtype).tiny)
+    return share * len(raw) if how == "batch_mean_one" else share
+
+
+def linear_surrogate(weights: Tensor, alignment: Tensor, lr: float) -> Tensor:
+    """``-(lr / n) sum_i s_i w_i``: its gradient is the hypergradient (appendix A).
+
+    Args:
+        weights: [n] differentiable weights.
+        alignment: [n] s_i, see `revar.bilevel`.
+        lr: of the look-ahead.
+    """
+    return -lr * (alignment * weights).mean()
+
+
+def proximal_surrogate(correction: Tensor, alignment: Tensor) -> Tensor:
+    """``mean_i (c_i^2 / 2 - s_i c_i)`` with s standardised: a regression of c on s.
+
+    The linear form is minimised by weights of 0 and 1 alone, which cannot rank. A penalty on
+    what g adds to its base keeps it graded; where alignments are noise, g stays at its base.
+
+    Args:
+        correction: [n] differentiable, in logits of g.
+        alignment: [n] s_i.
+    """
+    centred = alignment - alignment.mean()
+    spread = centred.square().mean().sqrt()
+    standard = centred / spread.clamp_min(torch.finfo(spread.dtype).tiny)
+    return (0.5 * correction.square() - standard * correction).mean()
+
+
+def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) -> Evidence:
+    """What the scorer may look at, detached, from a deterministic pass of the classifier.
+
+    Args:
+        networks: with a scorer.
+        x: [n, ...] normalised inputs.
+        features: of the trunk on x, where a pass has them already.
+    """
+    if isinstance(networks.scorer, NetworkScorer):
+        nothing = x.new_empty(0)
+        return Evidence(x, nothing, nothing)
+    classifier = networks.classifier
+    with torch.no_grad(), mode(classifier, dropout=False, statistics=True):
+        if features is None:
+            features = classifier.forward_features(x)
+        logits = classifier.forward_head(features)
+        return Evidence(x, classifier.embed(features).float(), top_log_odds(logits.float()))
+
+
+def training_losses(networks: Networks, task: Task, batch: Batch) -> Losses:
+    """Losses of a batch as the training step sees them: dropout on, batch norm by the batch."""
+    classifier = networks.classifier
+
+    def losses(params: Params) -> Tensor:
+        with mode(classifier, dropout=True, statistics=False):
+            return task.losses(call(classifier, params, batch.x), batch.y)
+
+    return losses
+
+
+def held_out_losses(networks: Networks, task: Task, batch: Batch) -> Losses:
+    """Losses of examples the classifier is not trained on: a deterministic pass."""
+    classifier = networks.classifier
+
+    def losses(params: Params) -> Tensor:
+        with mode(classifier, dropout=False, statistics=True):
+            return task.losses(call(classifier, params, batch.x), batch.y)
+
+    return losses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaObjective:
+    """The meta-loss: classification loss on the meta set plus dropout variance (equation 4).
+
+    ``(1/m) sum_j l(y_j, f(x_j)) + variance_weight * (1/m') sum_j leps(x_j)``, the second mean over
+    the meta inputs, these and unlabelled ones, or unlabelled ones only.
+
+    Attributes:
+        passes: T.
+        variance_weight: lambda; 0 leaves the variance out and takes no passes.
+        space: of the variance.
+        prediction: the classification loss of the deterministic pass, or of the mean
+            probabilities of the passes.
+    """
+
+    passes: int
+    variance_weight: float
+    space: Space
+    prediction: Literal["deterministic", "dropout_mean"]
+
+    def labelled(
+        self, networks: Networks, task: Task, meta: Batch, unlabelled: Tensor | None
+    ) -> Objective:
+        """On labelled meta points, the variance also on unlabelled inputs where there are any."""
+        x = meta.x if unlabelled is None else torch.cat([meta.x, unlabelled])
+        n = len(meta.x)
+
+        def objective(params: Params) -> Tensor:
+            if self.variance_weight == 0 and self.prediction == "deterministic":
+                return held_out_losses(networks, task, meta)(params).mean()
+            assert networks.sampler is not None
+            logits, samples = networks.sampler.run(x, self.passes, params)
+            if self.prediction == "dropout_mean":
+                # The log of the mean probability, as logits.
+                logits = samples.log_softmax(-1).logsumexp(0)
+            loss = task.losses(logits[:n], meta.y).mean()
+            return loss + self.variance_weight * variance(samples, self.space).mean()
+
+        return objective
+
+    def unlabelled(self, networks: Networks, x: Tensor) -> Objective:
+        """On unlabelled inputs alone: the variance is all there is to minimise."""
+
+        def objective(params: Params) -> Tensor:
+            assert networks.sampler is not None
+            _, samples = networks.sampler.run(x, self.passes, params)
+            return self.variance_weight * variance(samples, self.space).mean()
+
+        return objective

@@ -1,0 +1,76 @@
+"""What every classifier exposes: a trunk, a head, and one flat feature vector between them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+DropoutPlacement = Literal["head", "everywhere"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropout:
+    """Where dropout sits and how much of it; the paper leaves both open.
+
+    Attributes:
+        rate: share of units dropped. 0 builds a net without dropout.
+        placement: ``head`` before the last layer only, so that T passes share the trunk;
+            ``everywhere`` after every block as well.
+    """
+
+    rate: float = 0.3
+    placement: DropoutPlacement = "head"
+
+    @property
+    def trunk_rate(self) -> float:
+        """The rate after each block of the trunk."""
+        return self.rate if self.placement == "everywhere" else 0.0
+
+
+class Classifier(nn.Module, ABC):
+    """Inputs to logits, in two halves.
+
+    Attributes:
+        n_features: width of `embed`.
+    """
+
+    n_features: int
+
+    @abstractmethod
+    def forward_features(self, x: Tensor) -> Tensor:
+        """The trunk: [n, ...] inputs to features of any shape."""
+
+    @abstractmethod
+    def forward_head(self, features: Tensor) -> Tensor:
+        """The head: features to [n, C] logits, dropout included."""
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Features as [n, n_features], for whoever reads them (the U-Score)."""
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[n, ...] inputs to [n, C] logits."""
+        return self.forward_head(self.forward_features(x))
+
+
+class SplitClassifier(Classifier):
+    """A trunk that ends in a flat vector, then dropout and one linear layer."""
+
+    def __init__(self, trunk: nn.Module, n_features: int, n_outputs: int, rate: float) -> None:
+        super().__init__()
+        self.n_features = n_features
+        self.trunk = trunk
+        self.head = nn.Sequential(nn.Dropout(rate), nn.Linear(n_features, n_outputs))
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """[n, ...] to [n, n_features]."""
+        features: Tensor = self.trunk(x)
+        return features
+
+    def forward_head(self, features: Tensor) -> Tensor:
+        """[n, n_features] to [n, C]."""
+        logits: Tensor = self.head(features)
+        return logits

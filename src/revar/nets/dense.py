@@ -1,0 +1,33 @@
+"""Networks for tables: a linear model and a multi-layer perceptron."""
+
+from __future__ import annotations
+
+from math import prod
+
+from torch import nn
+
+from revar.nets.base import Dropout, SplitClassifier
+
+
+def linear(input_shape: tuple[int, ...], n_outputs: int, dropout: Dropout) -> SplitClassifier:
+    """Logistic regression; its dropout falls on the inputs."""
+    return SplitClassifier(nn.Flatten(), prod(input_shape), n_outputs, dropout.rate)
+
+
+def mlp(
+    input_shape: tuple[int, ...],
+    n_outputs: int,
+    dropout: Dropout,
+    *,
+    width: int = 128,
+    depth: int = 2,
+) -> SplitClassifier:
+    """Hidden layers of linear, batch norm and ReLU."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    n_inputs = prod(input_shape)
+    for _ in range(depth):
+        layers += [nn.Linear(n_inputs, width), nn.BatchNorm1d(width), nn.ReLU()]
+        if dropout.trunk_rate:
+            layers.append(nn.Dropout(dropout.trunk_rate))
+        n_inputs = width
+    return SplitClassifier(nn.Sequential(*layers), width, n_outputs, dropout.rate)

@@ -1,0 +1,182 @@
+"""Classifiers that are not ours: timm models by name, and any ``nn.Module`` of the user's."""
+
+from __future__ import annotations
+
+import copy
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from revar.errors import InputError, unknown
+from revar.functional import mode
+from revar.nets.base import Classifier, Dropout, SplitClassifier
+from revar.stochastic import placement
+
+
+def _timm() -> Any:
+    try:
+        import timm
+    except ImportError as error:
+        msg = 'timm backbones need the extra "vision": pip install "revar[vision]"'
+        raise InputError(msg) from error
+    return timm
+
+
+def timm_names(pattern: str = "*") -> list[str]:
+    """The names of timm's models that match a shell pattern."""
+    names: list[str] = _timm().list_models(pattern)
+    return names
+
+
+class TimmClassifier(Classifier):
+    """A timm model, through its own ``forward_features`` and ``forward_head``."""
+
+    def __init__(self, net: nn.Module, example: Tensor) -> None:
+        super().__init__()
+        self.net: Any = net
+        self.pools = "pre_logits" in signature(self.net.forward_head).parameters
+        with torch.no_grad(), mode(net, dropout=False, statistics=True):
+            self.n_features = self.embed(self.forward_features(example)).shape[1]
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """[n, channels, h, w] to timm's unpooled features."""
+        features: Tensor = self.net.forward_features(x)
+        return features
+
+    def forward_head(self, features: Tensor) -> Tensor:
+        """Pooling, dropout and the last layer."""
+        logits: Tensor = self.net.forward_head(features)
+        return logits
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Pooled features, without dropout."""
+        if not self.pools:
+            return features.flatten(2).mean(-1) if features.ndim > 2 else features
+        with mode(self.net, dropout=False, statistics=True):
+            pooled: Tensor = self.net.forward_head(features, pre_logits=True)
+        return pooled
+
+
+def from_timm(
+    name: str,
+    input_shape: tuple[int, ...],
+    n_outputs: int,
+    dropout: Dropout,
+    *,
+    pretrained: bool = False,
+) -> TimmClassifier:
+    """Build a timm model by name, for this many channels and outputs.
+
+    Raises:
+        InputError: timm is not installed or has no such model, the input is not an image, or
+            the model cannot place dropout as asked.
+    """
+    timm = _timm()
+    if not timm.is_model(name):
+        from revar.registry import BACKBONES
+
+        raise unknown("backbone", name, [entry.name for entry in BACKBONES])
+    if len(input_shape) != 3:
+        msg = f'backbone "{name}" reads images, the data are rows of {input_shape}: use "mlp"'
+        raise InputError(msg)
+    options: dict[str, Any] = {"drop_rate": dropout.rate, "in_chans": input_shape[0]}
+    if dropout.placement == "everywhere" and dropout.rate:
+        if not name.startswith(("vit", "deit", "mixer")):
+            msg = (
+                f'timm\'s "{name}" has dropout before its last layer only: use '
+                "dropout_placement=head, or a backbone of our own"
+            )
+            raise InputError(msg)
+        options["proj_drop_rate"] = dropout.rate
+    if name.startswith(("vit", "deit")):
+        options["img_size"] = input_shape[1:]
+    net = timm.create_model(name, pretrained=pretrained, num_classes=n_outputs, **options)
+    return TimmClassifier(net, torch.zeros(2, *input_shape))
+
+
+class OpaqueClassifier(Classifier):
+    """A module that cannot be taken apart: its logits are all there is to read."""
+
+    def __init__(self, net: nn.Module, n_outputs: int) -> None:
+        super().__init__()
+        self.net = net
+        self.n_features = n_outputs
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """[n, ...] to [n, C]: the whole module."""
+        logits: Tensor = self.net(x)
+        return logits
+
+    def forward_head(self, features: Tensor) -> Tensor:
+        """The logits as they are."""
+        return features
+
+
+def from_module(module: nn.Module, example: Tensor, n_outputs: int, dropout: Dropout) -> Classifier:
+    """Make a classifier of a copy of any module.
+
+    * A module with dropout and timm's ``forward_features`` and ``forward_head`` keeps its halves.
+    * A module that returns ``n_outputs`` values is a classifier. Where its last linear layer can
+      be taken off without changing what it computes, that layer becomes the head.
+    * A module that returns any other width is a trunk; a linear head is added.
+
+    Dropout before the head is added only to a module that draws no random numbers of its own.
+
+    Args:
+        module: maps ``example`` to [n, d].
+        example: [n, ...] normalised inputs.
+        n_outputs: C.
+        dropout: used where the module has none.
+    """
+    net = copy.deepcopy(module).to(example.device)
+    try:
+        with mode(net, dropout=False, statistics=True), torch.no_grad():
+            output = net(example)
+    except Exception as error:
+        msg = (
+            f"backbone {type(module).__name__} fails on inputs of shape {tuple(example.shape)}: "
+            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        )
+        raise InputError(msg) from error
+    if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != len(example):
+        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        msg = f"backbone {type(module).__name__} returns {shape}: it must return [n, width]"
+        raise InputError(msg)
+    width = output.shape[1]
+    own_dropout = placement(net, example) != "none"
+    halves = hasattr(net, "forward_features") and hasattr(net, "forward_head")
+    if width == n_outputs and own_dropout and halves:
+        return TimmClassifier(net, example)
+    if width != n_outputs:
+        return SplitClassifier(net, width, n_outputs, 0.0 if own_dropout else dropout.rate)
+    split = _take_off_head(net, example, 0.0 if own_dropout else dropout.rate)
+    return OpaqueClassifier(net, n_outputs) if split is None else split
+
+
+def _take_off_head(net: nn.Module, example: Tensor, rate: float) -> SplitClassifier | None:
+    """Split a classifier at its last linear layer; ``None`` where that changes its outputs."""
+    linear = [(name, m) for name, m in net.named_modules() if isinstance(m, nn.Linear)]
+    if not linear:
+        return None
+    name, last = linear[-1]
+    trunk = copy.deepcopy(net)
+    if name == "":
+        trunk = nn.Identity()
+    else:
+        parent, _, attribute = name.rpartition(".")
+        setattr(trunk.get_submodule(parent), attribute, nn.Identity())
+    with mode(net, dropout=False, statistics=True), torch.no_grad():
+        expected = net(example)
+    with mode(trunk, dropout=False, statistics=True), torch.no_grad():
+        try:
+            features = trunk(example)
+            if features.ndim != 2 or not torch.equal(last(features), expected):
+                return None
+        except (RuntimeError, TypeError, AttributeError):
+            # Something after the last linear layer (in definition order) needs its width.
+            return None
+    split = SplitClassifier(trunk, last.in_features, last.out_features, rate)
+    split.head[1] = last
+    return split

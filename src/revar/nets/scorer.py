@@ -1,0 +1,137 @@
+"""The U-Score network g, by what it reads.
+
+All return the *logit* of g(x); the weight is its sigmoid (``g: X -> [0, 1]``, section 3.1). Ranking
+by the logit never ties where the sigmoid would saturate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from revar.nets.base import Classifier
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a scorer may look at.
+
+    Attributes:
+        x: [n, ...] normalised inputs.
+        embedding: [n, d] the classifier's features, detached.
+        log_odds: [n] log-odds of the classifier's top class, detached.
+    """
+
+    x: Tensor
+    embedding: Tensor
+    log_odds: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The logit of g in two parts.
+
+    Attributes:
+        base: [n] what g says before it has learned anything.
+        correction: [n] what it has learned.
+    """
+
+    base: Tensor
+    correction: Tensor
+
+    @property
+    def logit(self) -> Tensor:
+        """[n] the logit of g."""
+        return self.base + self.correction
+
+
+class Scorer(nn.Module, ABC):
+    """Evidence to the logit of g."""
+
+    @abstractmethod
+    def forward(self, evidence: Evidence) -> Scored:
+        """[n] each."""
+
+
+class NetworkScorer(Scorer):
+    """A network of its own on the inputs: the paper's U-Score."""
+
+    def __init__(self, net: Classifier) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, evidence: Evidence) -> Scored:
+        """A base of zero."""
+        logit: Tensor = self.net(evidence.x).squeeze(-1)
+        return Scored(torch.zeros_like(logit), logit)
+
+
+def _perceptron(n_inputs: int, width: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.LayerNorm(n_inputs), nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, 1)
+    )
+
+
+class FeatureScorer(Scorer):
+    """A small network on the classifier's features."""
+
+    def __init__(self, n_features: int, width: int = 128) -> None:
+        super().__init__()
+        self.net = _perceptron(n_features, width)
+
+    def forward(self, evidence: Evidence) -> Scored:
+        """A base of zero."""
+        logit: Tensor = self.net(evidence.embedding).squeeze(-1)
+        return Scored(torch.zeros_like(logit), logit)
+
+
+class EvidenceScorer(Scorer):
+    """Features and top-class log-odds: a correction, at first zero, to what softmax says.
+
+    The base is the negative log-odds, standardised by a running mean and deviation so that its
+    size does not depend on how confident the classifier has become.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    seen: Tensor
+
+    def __init__(self, n_features: int, width: int = 128, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.net = _perceptron(n_features + 1, width)
+        last = self.net[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.momentum = momentum
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("deviation", torch.ones(()))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.bool))
+
+    @torch.no_grad()
+    def _observe(self, log_odds: Tensor) -> None:
+        mean, deviation = log_odds.mean(), log_odds.std(unbiased=False).clamp_min(1e-6)
+        # The first batch sets the statistics, later ones move them.
+        rate = torch.where(self.seen, self.momentum, 1.0)
+        self.mean.lerp_(mean, rate)
+        self.deviation.lerp_(deviation, rate)
+        self.seen.fill_(True)
+
+    def forward(self, evidence: Evidence) -> Scored:
+        """The base is softmax response."""
+        if self.training:
+            self._observe(evidence.log_odds)
+        standard = (evidence.log_odds - self.mean) / self.deviation
+        inputs = torch.cat([evidence.embedding, standard.unsqueeze(-1)], -1)
+        correction: Tensor = self.net(inputs).squeeze(-1)
+        return Scored(-standard, correction)
+
+
+def top_log_odds(logits: Tensor) -> Tensor:
+    """[n, C] logits to [n] ``z_max - logsumexp of the others``: monotone in max p, no saturation."""
+    top, where = logits.max(-1)
+    others = logits.scatter(-1, where.unsqueeze(-1), -torch.inf)
+    return top - others.logsumexp(-1)

@@ -1,0 +1,123 @@
+"""Predictions: one row per example, everything that scores and metrics need, and no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from revar.errors import InputError
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """What a run says about the examples of one set.
+
+    Attributes:
+        index: [n] positions in the data the set was taken from.
+        logits: [n, C] of the deterministic pass.
+        labels: [n] class numbers, or none.
+        dropout_mean: [n, C] mean probabilities of the dropout passes, if there were any.
+        dropout_variance: [n] equation 5.
+        dropout_entropy: [n] entropy of the mean, kept apart because it needs more digits.
+        dropout_expected_entropy: [n] mean entropy of the passes.
+        columns: [n] each; what the method adds, such as ``uscore`` (the logit of g) and, for
+            training points, ``weight``.
+    """
+
+    index: NDArray[np.int64]
+    logits: Floats
+    labels: NDArray[np.int64] | None = None
+    dropout_mean: Floats | None = None
+    dropout_variance: Floats | None = None
+    dropout_entropy: Floats | None = None
+    dropout_expected_entropy: Floats | None = None
+    columns: Mapping[str, Floats] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def log_probabilities(self) -> NDArray[np.float64]:
+        """[n, C] log softmax, in float64."""
+        logits = self.logits.astype(np.float64)
+        top = logits.max(axis=1, keepdims=True)
+        shifted = logits - top
+        result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        return result
+
+    @property
+    def probabilities(self) -> NDArray[np.float64]:
+        """[n, C] softmax of the deterministic pass."""
+        result: NDArray[np.float64] = np.exp(self.log_probabilities)
+        return result
+
+    @property
+    def predicted(self) -> NDArray[np.int64]:
+        """[n] class numbers: the argmax of the deterministic pass."""
+        return self.logits.argmax(axis=1)
+
+    def correct(self, *, by_dropout_mean: bool = False) -> NDArray[np.bool_]:
+        """[n] whether the prediction is the label.
+
+        Args:
+            by_dropout_mean: predict by the mean of the passes (the column ``mcd``) instead.
+
+        Raises:
+            InputError: the set has no labels.
+        """
+        if self.labels is None:
+            raise InputError("these examples have no labels, so nothing can be right or wrong")
+        predicted = self.predicted
+        if by_dropout_mean:
+            if self.dropout_mean is None:
+                raise InputError("these predictions hold no dropout passes")
+            predicted = self.dropout_mean.argmax(axis=1)
+        return predicted == self.labels
+
+    def save(self, path: Path) -> None:
+        """Write a ``.safetensors`` file."""
+        arrays = {f"column.{name}": values for name, values in self.columns.items()}
+        for name in _ARRAYS:
+            value = getattr(self, name)
+            if value is not None:
+                arrays[name] = value
+        save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, path)
+
+    @classmethod
+    def load(cls, path: Path) -> Predictions:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: no such file, or not one of ours.
+        """
+        try:
+            arrays = load_file(path)
+        except FileNotFoundError as error:
+            raise InputError(f'no predictions at "{path}"') from error
+        except SafetensorError as error:
+            raise InputError(f'"{path}" is damaged: {error}') from error
+        columns = {
+            name.removeprefix("column."): value
+            for name, value in arrays.items()
+            if name.startswith("column.")
+        }
+        return cls(columns=columns, **{name: arrays[name] for name in _ARRAYS if name in arrays})
+
+
+_ARRAYS = (
+    "index",
+    "logits",
+    "labels",
+    "dropout_mean",
+    "dropout_variance",
+    "dropout_entropy",
+    "dropout_expected_entropy",
+)

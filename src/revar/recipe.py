@@ -1,0 +1,203 @@
+"""A recipe: everything chosen before a run starts, to and from JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from revar import fields
+from revar.errors import InputError, unknown
+from revar.methods.base import Method
+from revar.nets.base import Dropout
+from revar.registry import METHODS, find, load
+from revar.splits import SplitPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long and how to optimise; the same for every method that is compared.
+
+    Attributes:
+        epochs: passes over the training split.
+        batch_size: ``None`` takes a 16th of the training split, a power of two in 16..128.
+        optimiser: of the classifier.
+        learning_rate: at its highest; ``None`` is 0.1 for sgd, 0.002 for adamw.
+        momentum: of sgd (Nesterov).
+        weight_decay: of the classifier.
+        schedule: ``cosine`` to zero, ``step`` (a tenth after 1/2 and after 3/4), ``constant``.
+        lr_warmup: share of the budget over which the learning rate rises from zero.
+        gradient_clip: largest norm of the classifier's gradient; ``None`` leaves it.
+        augment: of images: ``auto``, ``none``, ``shift`` or ``shift+flip``.
+        precision: ``auto`` is bfloat16 autocast on GPUs, float32 elsewhere.
+    """
+
+    epochs: int = 30
+    batch_size: int | None = None
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    learning_rate: float | None = None
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    schedule: Literal["cosine", "step", "constant"] = "cosine"
+    lr_warmup: float = 0.05
+    gradient_clip: float | None = 5.0
+    augment: Literal["auto", "none", "shift", "shift+flip"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        fields.require(self.epochs >= 1, self, "epochs", "be at least 1")
+        fields.require(self.batch_size is None or self.batch_size >= 2, self, "batch_size", "be >= 2")
+        lr = self.learning_rate
+        fields.require(lr is None or lr > 0, self, "learning_rate", "be positive")
+        clip = self.gradient_clip
+        fields.require(clip is None or clip > 0, self, "gradient_clip", "be positive")
+        fields.require(0 <= self.lr_warmup < 1, self, "lr_warmup", "be in [0, 1)")
+        for name in ("momentum", "weight_decay"):
+            fields.require(getattr(self, name) >= 0, self, name, "not be negative")
+
+    def resolved(self, n_train: int) -> Budget:
+        """The same with nothing left open, for a training split of this size."""
+        batch = self.batch_size
+        if batch is None:
+            batch = 16
+            while batch < 128 and 2 * batch * 16 <= n_train:
+                batch *= 2
+        default_rate = 0.1 if self.optimiser == "sgd" else 0.002
+        return replace(
+            self, batch_size=batch, learning_rate=self.learning_rate or default_rate
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything chosen: with the data and a machine, it decides every bit of a run.
+
+    Attributes:
+        method: how to train.
+        backbone: name of the classifier's network; ``custom`` for a module of the user's.
+        dropout: where it sits and how much.
+        budget: how long and how to optimise.
+        splits: what is taken off the training data.
+        class_weight: ``balanced``, or a factor per class in the order of the classes, or none.
+        test_passes: T dropout passes at scoring time; 0 takes none.
+        seed: of everything random.
+    """
+
+    method: Method
+    backbone: str = "auto"
+    dropout: Dropout = Dropout()
+    budget: Budget = Budget()
+    splits: SplitPlan = SplitPlan()
+    class_weight: Literal["balanced"] | tuple[float, ...] | None = None
+    test_passes: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        fields.require(0 <= self.test_passes != 1, self, "test_passes", "be 0, or 2 and more")
+        fields.require(0 <= self.seed < 2**63, self, "seed", "be in [0, 2^63)")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        method = {"name": method_name(self.method), **fields.to_json(self.method)}
+        rest = {
+            name: getattr(self, name) for name in ("backbone", "class_weight", "test_passes", "seed")
+        }
+        nested = {
+            name: fields.to_json(getattr(self, name)) for name in ("dropout", "budget", "splits")
+        }
+        return {"method": method, **rest, **nested}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Recipe:
+        """The recipe that `to_json` wrote.
+
+        Raises:
+            InputError: a missing, unknown or wrong value.
+        """
+        values = dict(data)
+        try:
+            method = dict(values.pop("method"))
+            name = method.pop("name")
+            chosen = fields.from_json(method_class(name), method)
+            nested = {
+                key: fields.from_json(kind, values.pop(key))
+                for key, kind in (("dropout", Dropout), ("budget", Budget), ("splits", SplitPlan))
+            }
+            weights = values.pop("class_weight")
+            if isinstance(weights, list):
+                weights = tuple(weights)
+            return cls(method=chosen, class_weight=weights, **nested, **values)
+        except (KeyError, TypeError) as error:
+            raise InputError(f"this is no recipe of ours: {error}") from error
+
+    @property
+    def digest(self) -> str:
+        """A short name for this recipe: equal recipes have equal ones."""
+        text = json.dumps(self.to_json(), sort_keys=True).encode()
+        return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+def make_method(method: str | Method) -> Method:
+    """A method by its registered name, or the object itself."""
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str):
+        raise InputError(f"method is {method!r}: a name or a Method object is needed")
+    made: Method = load(find("method", method, METHODS).target)()
+    return made
+
+
+def method_class(name: str) -> type[Method]:
+    """The class behind a registered name.
+
+    Raises:
+        InputError: not registered, so its class cannot be known.
+    """
+    return type(make_method(name))
+
+
+def method_name(method: Method) -> str:
+    """The registered name of a method: of an equal one, else of one of its class."""
+    same_class = None
+    for entry in METHODS:
+        made = make_method(entry.name)
+        if made == method:
+            return entry.name
+        if type(made) is type(method):
+            same_class = same_class or entry.name
+    if same_class is None:
+        return type(method).__name__
+    return same_class
+
+
+def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
+    """A recipe with fields replaced by what a user typed: ``{"interval": "5"}``.
+
+    A field is looked for in the method, the budget, the dropout (``dropout_rate``,
+    ``dropout_placement``), the splits (``meta_fraction``, ``tune_fraction``) and the recipe.
+
+    Raises:
+        InputError: no such field, or a value of the wrong type.
+    """
+    homes: dict[str, tuple[str, str]] = {}
+    for name in fields.hints(type(recipe.method)):
+        homes[name] = ("method", name)
+    for name in fields.hints(Budget):
+        homes[name] = ("budget", name)
+    homes.update(
+        dropout_rate=("dropout", "rate"),
+        dropout_placement=("dropout", "placement"),
+        meta_fraction=("splits", "meta"),
+        tune_fraction=("splits", "tune"),
+        test_passes=("", "test_passes"),
+    )
+    for name, text in settings.items():
+        if name not in homes:
+            raise unknown("field", name, sorted(homes))
+        owner, field_name = homes[name]
+        part: Any = getattr(recipe, owner) if owner else recipe
+        changed = replace(part, **{field_name: fields.parse(type(part), field_name, text)})
+        recipe = replace(recipe, **{owner: changed}) if owner else changed
+    return recipe

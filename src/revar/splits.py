@@ -1,0 +1,188 @@
+"""Five splits that are never mixed: train, meta, tune, calibration, test.
+
+Train and meta teach f and g; tune fits what is fitted after training (fusion, orientation);
+calibration sets thresholds and nothing else; test is for reporting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revar import fields
+from revar.errors import InputError
+from revar.randomness import derive
+
+Rows = NDArray[np.int64]
+_FEWEST = 8
+"""Examples to take off for a split even where its share is less, if a fifth of the data allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPlan:
+    """Shares of the training data taken off for the meta and the tune split.
+
+    Every method gets the same training split, also those that need no meta set.
+    """
+
+    meta: float = 0.1
+    tune: float = 0.1
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        for name in ("meta", "tune"):
+            fields.require(0 <= getattr(self, name) < 0.5, self, name, "be in [0, 0.5)")
+
+
+def take_off(
+    y: NDArray[np.int64],
+    groups: NDArray[np.generic] | None,
+    shares: dict[str, float],
+    seed: int,
+) -> dict[str, Rows]:
+    """Rows of each named share and of ``train``, the rest; stratified, whole groups together.
+
+    Every class keeps at least one example in ``train``.
+
+    Args:
+        y: [n] class numbers.
+        groups: [n] what must stay together, or none.
+        shares: name to share of the rows.
+        seed: of the draw.
+
+    Raises:
+        InputError: a share that would be empty.
+    """
+    left = np.arange(len(y), dtype=np.int64)
+    taken: dict[str, Rows] = {}
+    for name, share in shares.items():
+        if share == 0:
+            taken[name] = np.empty(0, dtype=np.int64)
+            continue
+        # The share is of all rows, whatever was taken before; tiny data gives a little more.
+        wanted = max(share * len(y), min(_FEWEST, len(y) // 5))
+        of_rest = wanted / len(left)
+        own_seed = derive(seed, "split", name)
+        if groups is None:
+            chosen = _stratified(y[left], of_rest, own_seed)
+        else:
+            chosen = _stratified_groups(y[left], groups[left], of_rest, own_seed)
+        if not chosen.any():
+            msg = (
+                f"{len(y)} examples are too few to take {share:.0%} off for {name}: give more, or "
+                f"set {name}_fraction=0"
+            )
+            raise InputError(msg)
+        taken[name] = left[chosen]
+        left = left[~chosen]
+    return {"train": left, **taken}
+
+
+def _stratified(y: NDArray[np.int64], share: float, seed: int) -> NDArray[np.bool_]:
+    """Which rows to take: of each class its share, rounded so that the total fits best."""
+    generator = np.random.default_rng(seed)
+    classes, counts = np.unique(y, return_counts=True)
+    exact = share * counts
+    take = np.floor(exact).astype(int)
+    missing = round(share * len(y)) - int(take.sum())
+    for k in np.argsort(-(exact - take), kind="stable")[: max(0, missing)]:
+        take[k] += 1
+    take = np.minimum(take, counts - 1)
+    chosen = np.zeros(len(y), dtype=bool)
+    for label, number in zip(classes, take, strict=True):
+        rows = generator.permutation(np.flatnonzero(y == label))
+        chosen[rows[:number]] = True
+    return chosen
+
+
+def _stratified_groups(
+    y: NDArray[np.int64], groups: NDArray[np.generic], share: float, seed: int
+) -> NDArray[np.bool_]:
+    """The same with whole groups: one fold of a stratified group split."""
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    folds = max(2, round(1 / share))
+    n_groups = len(np.unique(groups))
+    if n_groups < folds:
+        msg = f"{n_groups} groups are too few to take {share:.0%} of them off whole: give more"
+        raise InputError(msg)
+    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed % 2**32)
+    zeros = np.zeros(len(y))
+    chosen = np.zeros(len(y), dtype=bool)
+    for _, rows in splitter.split(zeros, y, groups):
+        if set(np.unique(y)) == set(np.unique(np.delete(y, rows))):
+            chosen[rows] = True
+            return chosen
+    msg = "every way to take groups off leaves a class without training examples: give more groups"
+    raise InputError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Which examples a split holds, without holding them.
+
+    Attributes:
+        digest: of all rows, whatever their order.
+        rows: [n] a 64-bit hash of each, sorted.
+    """
+
+    digest: str
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, x: Tensor) -> Fingerprint:
+        """Of [n, ...] stored inputs; labels do not count."""
+        flat = x.detach().cpu().contiguous().numpy().reshape(len(x), -1)
+        hashes = np.fromiter(
+            (
+                int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "little", signed=True)
+                for row in flat
+            ),
+            dtype=np.int64,
+            count=len(flat),
+        )
+        return cls.of_rows(hashes)
+
+    @classmethod
+    def of_rows(cls, rows: NDArray[np.int64]) -> Fingerprint:
+        """From the hashes themselves."""
+        ordered = np.sort(rows)
+        return cls(hashlib.blake2b(ordered.tobytes(), digest_size=16).hexdigest(), ordered)
+
+    def share_within(self, other: Fingerprint) -> float:
+        """The share of these rows that ``other`` holds too.
+
+        Rows that occur more than once in ``other`` prove nothing and are not counted: tables of
+        a few categories repeat rows by chance.
+        """
+        values, counts = np.unique(other.rows, return_counts=True)
+        return float(np.isin(self.rows, values[counts == 1]).mean()) if len(self.rows) else 0.0
+
+
+def refuse_reuse(new: Fingerprint, purpose: str, used: dict[str, Fingerprint]) -> None:
+    """Refuse data that serves another purpose already.
+
+    Args:
+        new: the data.
+        purpose: what it is to serve as; ``test:a`` and ``test:b`` are one purpose.
+        used: what serves already, by purpose.
+
+    Raises:
+        InputError: it equals one of them, or more than half of its rows do.
+    """
+    kind = purpose.partition(":")[0]
+    for name, old in used.items():
+        other = name.partition(":")[0]
+        if other == kind:
+            continue
+        share = 1.0 if new.digest == old.digest else new.share_within(old)
+        if share > 0.5:
+            msg = (
+                f"{share:.0%} of these rows are in the {other} split and cannot serve as {kind} "
+                "too: use examples that this model has not used"
+            )
+            raise InputError(msg)

@@ -1,0 +1,141 @@
+"""The records that travel between the rooms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from revar.nets.base import Classifier
+from revar.nets.normalise import Normalise
+from revar.nets.scorer import Scorer
+from revar.stochastic import DropoutPasses
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Examples of one step.
+
+    Attributes:
+        x: [n, ...] normalised inputs.
+        y: [n] class numbers.
+        index: [n] positions in the split they come from.
+    """
+
+    x: Tensor
+    y: Tensor
+    index: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is to be learned.
+
+    Attributes:
+        n_classes: C.
+        input_shape: of one example.
+        class_weights: C factors on the loss of each class, or none.
+    """
+
+    n_classes: int
+    input_shape: tuple[int, ...]
+    class_weights: tuple[float, ...] | None = None
+
+    def losses(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Cross-entropy of each example times the weight of its class, [n]."""
+        losses = F.cross_entropy(logits, y, reduction="none")
+        if self.class_weights is None:
+            return losses
+        return losses * losses.new_tensor(self.class_weights)[y]
+
+
+class Networks(nn.Module):
+    """Everything that is learned or remembered in one run.
+
+    Attributes:
+        normalise: stored values to network inputs.
+        classifier: f.
+        scorer: g, for methods that learn one.
+        sampler: how to take dropout passes of f; ``None`` for a net without dropout.
+    """
+
+    scorer: Scorer | None
+
+    def __init__(
+        self,
+        normalise: Normalise,
+        classifier: Classifier,
+        scorer: Scorer | None = None,
+        sampler: DropoutPasses | None = None,
+    ) -> None:
+        super().__init__()
+        self.normalise = normalise
+        self.classifier = classifier
+        self.scorer = scorer
+        self.sampler = sampler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Where in the run a step is.
+
+    Attributes:
+        step: steps done before this one.
+        total: steps of the whole run.
+        steps_per_epoch: of these, in one epoch.
+        lr: the classifier's learning rate at this step.
+    """
+
+    step: int
+    total: int
+    steps_per_epoch: int
+    lr: float
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done before this step."""
+        return self.step // self.steps_per_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a method makes of one training batch.
+
+    Attributes:
+        loss: scalar to minimise over the classifier.
+        logits: [n, C] class logits of the pass, for the running accuracy.
+        weights: [n] weights of the examples, for methods that have them.
+    """
+
+    loss: Tensor
+    logits: Tensor
+    weights: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OuterResult:
+    """What a reweighting method makes of one meta step.
+
+    Attributes:
+        loss: scalar to minimise over the scorer; its gradient is the hypergradient (or a
+            regularised form of it).
+        meta_loss: the meta-loss after the look-ahead, to be logged.
+    """
+
+    loss: Tensor
+    meta_loss: Tensor
+
+
+class Feeds(Protocol):
+    """Where a method takes batches from that are not training batches."""
+
+    meta_size: int
+    """Examples in the meta set."""
+
+    def meta(self, count: int) -> Batch:
+        """The next examples of the meta set, all different if it has that many."""
+
+    def unlabelled(self, count: int) -> Tensor:
+        """The next unlabelled inputs, normalised."""

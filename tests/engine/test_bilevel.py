@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support.networks import NETWORKS, make
+from torch import Tensor, nn
+
+from revar.bilevel import (
+    OneStep,
+    Strategy,
+    alignments,
+    central_difference,
+    directional_derivative,
+    lookahead,
+)
+from revar.functional import Params, call, mode, parameters
+from revar.randomness import RandomState
+from revar.stochastic import DropoutPasses, variance
+
+
+CPU = torch.device("cpu")
+
+
+def problem_on(net: nn.Module, x: Tensor, *, held_out: bool = False, passes: int = 3) -> OneStep:
+    """A training step in training mode and the paper's meta-loss after it."""
+    y = torch.randint(0, 3, (len(x),))
+    x_meta, y_meta = x.flip(0) + 0.1 * torch.randn_like(x), torch.randint(0, 3, (len(x),))
+    x_other, y_other = x.roll(1, 0) * 1.1, torch.randint(0, 3, (len(x),))
+
+    def losses(params: Params) -> Tensor:
+        with mode(net, dropout=True, statistics=False):
+            return F.cross_entropy(call(net, params, x), y, reduction="none")
+
+    def candidates(params: Params) -> Tensor:
+        with mode(net, dropout=False, statistics=True):
+            return F.cross_entropy(call(net, params, x_other), y_other, reduction="none")
+
+    def meta_loss(params: Params) -> Tensor:
+        sampler = DropoutPasses(net, shared_trunk=False)
+        logits, samples = sampler.run(x_meta, passes, params)
+        return F.cross_entropy(logits, y_meta) + variance(samples).mean()
+
+    return OneStep(
+        losses=losses,
+        weights=torch.rand(len(x), dtype=x.dtype) + 0.5,
+        lr=0.1,
+        meta_loss=meta_loss,
+        candidates=candidates if held_out else None,
+    )
+
+
+def relative(a: Tensor, b: Tensor) -> float:
+    return ((a - b).norm() / b.norm()).item()
+
+
+@pytest.mark.parametrize("held_out", [False, True], ids=["train", "held-out"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_three_strategies_agree(name: str, held_out: bool) -> None:
+    net, x = make(name)
+    problem, params = problem_on(net, x, held_out=held_out), parameters(net)
+    reference = alignments(problem, params, "double_backward")
+    forward = alignments(problem, params, "forward_mode")
+    difference = alignments(problem, params, "finite_difference")
+    assert relative(forward.values, reference.values) < 1e-12
+    # A difference may straddle a kink of ReLU or max-pooling; the derivatives may not.
+    assert relative(difference.values, reference.values) < (1e-3 if name == "timm_resnet" else 1e-6)
+    torch.testing.assert_close(forward.meta_loss, reference.meta_loss, rtol=1e-12, atol=0)
+
+
+def test_the_difference_converges_quadratically() -> None:
+    net, x = make("convolution")
+    problem, params = problem_on(net, x), parameters(net)
+    torch.manual_seed(0)
+    direction = {name: torch.randn_like(p) for name, p in params.items()}
+    torch.manual_seed(1)
+    exact = directional_derivative(problem.losses, params, direction)
+    errors = []
+    for radius in (1e-2, 1e-3):
+        torch.manual_seed(1)
+        errors.append(
+            (central_difference(problem.losses, params, direction, radius) - exact).norm().item()
+        )
+    assert errors[1] < errors[0] / 50
+
+
+def test_alignment_is_the_derivative_of_the_meta_loss_by_the_weight() -> None:
+    """d meta / d w_i = -(lr / n) alignment_i, against a numerical derivative over w."""
+    net, x = make("convolution")
+    problem, params = problem_on(net, x), parameters(net)
+    got = alignments(problem, params).values * (-problem.lr / len(x))
+    for i in range(len(x)):
+        values = []
+        for sign in (+1, -1):
+            weights = problem.weights.clone()
+            weights[i] += sign * 1e-5
+            values.append(alignments(replace(problem, weights=weights), params).meta_loss)
+        torch.testing.assert_close(got[i], (values[0] - values[1]) / 2e-5, rtol=1e-5, atol=1e-10)
+
+
+def test_closed_form_of_a_linear_model() -> None:
+    """f(x) = a'x, squared error: l_i' = 2 (a'x_i - y_i) x_i, all by hand."""
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 4).double(), torch.randn(6).double()
+    x_meta, y_meta = torch.randn(5, 4).double(), torch.randn(5).double()
+    a, w, lr = torch.randn(4).double(), torch.rand(6).double(), 0.05
+    problem = OneStep(
+        losses=lambda p: (x @ p["a"] - y).square(),
+        weights=w,
+        lr=lr,
+        meta_loss=lambda p: (x_meta @ p["a"] - y_meta).square().mean(),
+    )
+    residual = x @ a - y
+    ahead = a - lr * (2 * (w * residual) @ x) / 6
+    v = 2 * ((x_meta @ ahead - y_meta) @ x_meta) / 5
+    expected = 2 * residual * (x @ v)
+    torch.testing.assert_close(lookahead(problem.losses, {"a": a}, w, lr)["a"], ahead)
+    for strategy in ("forward_mode", "double_backward", "finite_difference"):
+        got = alignments(problem, {"a": a}, strategy)  # type: ignore[arg-type]
+        torch.testing.assert_close(got.values, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("strategy", ["forward_mode", "double_backward", "finite_difference"])
+def test_nothing_of_the_callers_is_touched(strategy: Strategy) -> None:
+    net, x = make("convolution")
+    net.train()
+    net(x).sum().backward()
+    gradients = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    flags = {name: m.training for name, m in net.named_modules()}
+    problem = problem_on(net, x)
+    random = RandomState.capture(CPU)
+    alignments(problem, parameters(net), strategy)
+
+    assert random.equals(RandomState.capture(CPU))
+    assert gradients.keys() == {n for n, p in net.named_parameters() if p.grad is not None}
+    for name, p in net.named_parameters():
+        assert p.grad is not None
+        assert torch.equal(p.grad, gradients[name])
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, state[name]), name
+    assert flags == {name: m.training for name, m in net.named_modules()}
+
+
+def test_dropout_masks_are_replayed() -> None:
+    """With other masks in the alignment the answer would differ; with p = 1/2 by far."""
+    net, x = make("mlp")
+    problem, params = problem_on(net, x), parameters(net)
+    first = alignments(problem, params).values
+    again = alignments(problem, params).values
+    assert torch.equal(first, again)
+    torch.manual_seed(99)
+    other = alignments(problem, params).values
+    assert relative(other, first) > 1e-2
+
+
+def test_the_lookahead_uses_the_masks_of_the_step_to_come() -> None:
+    net, x = make("mlp")
+    problem, params = problem_on(net, x), parameters(net)
+    seen: list[Tensor] = []
+
+    def watched(at: Params) -> Tensor:
+        losses = problem.losses(at)
+        seen.append(losses.detach())
+        return losses
+
+    alignments(replace(problem, losses=watched), params)
+    the_step = problem.losses(params)
+    assert torch.equal(seen[0], the_step)
+
+
+def test_a_sample_that_agrees_with_the_meta_set_is_aligned_with_it() -> None:
+    """The sign: a training point equal to a meta point helps, the same with a wrong label harms."""
+    torch.manual_seed(0)
+    x = torch.randn(1, 4).double().repeat(2, 1)
+    y = torch.tensor([0, 1])
+    params = {"weight": 0.1 * torch.randn(2, 4).double()}
+    problem = OneStep(
+        losses=lambda p: F.cross_entropy(x @ p["weight"].T, y, reduction="none"),
+        weights=torch.ones(2).double(),
+        lr=0.1,
+        meta_loss=lambda p: F.cross_entropy(x[:1] @ p["weight"].T, y[:1]),
+    )
+    good, bad = alignments(problem, params).values
+    assert good > 0 > bad
