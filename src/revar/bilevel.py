@@ -13,9 +13,11 @@ or modules, and torch's generators come back as they were.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import torch
@@ -101,8 +103,18 @@ def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Pa
     return value.detach(), gradient
 
 
+@cache
+def _load_forward_mode() -> None:
+    """Let torch load its forward-mode rules once, without its own deprecation warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`torch.jit.script`")
+        with forward_ad.dual_level():
+            forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
+
+
 def directional_derivative(losses: Losses, params: Params, direction: Params) -> Tensor:
     """``<grad l_i, direction>`` for every example at once: one forward-mode pass."""
+    _load_forward_mode()
     with torch.no_grad(), plain_attention(), forward_ad.dual_level():
         dual = {name: forward_ad.make_dual(p, direction[name]) for name, p in params.items()}
         primal, tangent = forward_ad.unpack_dual(losses(dual))

@@ -87,13 +87,13 @@ def parse(cls: type, name: str, text: str) -> Any:
         raise InputError(msg) from error
 
 
-def to_json(instance: Any) -> dict[str, Any]:
-    """A dataclass as plain JSON values, nested ones too."""
-    values = {name: getattr(instance, name) for name in hints(type(instance))}
-    return {
-        name: to_json(value) if dataclasses.is_dataclass(value) else value
-        for name, value in values.items()
-    }
+def to_json(value: Any) -> Any:
+    """A dataclass as plain JSON values, whatever it is made of."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: to_json(getattr(value, name)) for name in hints(type(value))}
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
+    return value
 
 
 def from_json(cls: type[_D], data: dict[str, Any]) -> _D:

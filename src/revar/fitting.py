@@ -59,8 +59,8 @@ class Prepared:
 class Keeper(Protocol):
     """Whoever keeps checkpoints of a run."""
 
-    def restore(self, state: TrainingState) -> None:
-        """Bring a new state to the last checkpoint, if there is one."""
+    def begin(self, data: Prepared, state: TrainingState) -> None:
+        """The run is about to start: bring the state to the last checkpoint, if there is one."""
 
     def save(self, state: TrainingState) -> None:
         """Keep this state."""
@@ -219,7 +219,7 @@ def fit_prepared(
         )
         state = training.new_state(recipe.method, budget, networks, feeds, device)
         if keeper is not None:
-            keeper.restore(state)
+            keeper.begin(data, state)
         training.fit(
             state, recipe.method, task, budget, observer, None if keeper is None else keeper.save
         )

@@ -100,14 +100,8 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        method = {"name": method_name(self.method), **fields.to_json(self.method)}
-        rest = {
-            name: getattr(self, name) for name in ("backbone", "class_weight", "test_passes", "seed")
-        }
-        nested = {
-            name: fields.to_json(getattr(self, name)) for name in ("dropout", "budget", "splits")
-        }
-        return {"method": method, **rest, **nested}
+        data: dict[str, Any] = fields.to_json(self)
+        return {**data, "method": {"name": method_name(self.method), **data["method"]}}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Recipe:

@@ -56,7 +56,7 @@ class BackboneEntry(Entry):
 
 _ALWAYS = ("softmax", "softmax_entropy")
 _DROPOUT = ("dropout_entropy", "dropout_variance", "mutual_information", "mcd")
-_REVAR = "Jain, Shanmugam and Shenoy, Selective classification using a robust meta-learning approach"
+_REVAR = "Jain, Shanmugam and Shenoy (ReVaR)"
 
 METHODS: tuple[MethodEntry, ...] = (
     MethodEntry(

@@ -1,1 +1,1 @@
-"""."""
+"""What the command line does, one importable function a verb."""

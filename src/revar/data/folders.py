@@ -17,8 +17,12 @@ LARGEST_SIDE = 224
 """Images of mixed or larger sizes are resized to at most this."""
 
 
-def read_class_folders(root: Path) -> Source:
+def read_class_folders(root: Path, shape: tuple[int, ...] | None = None) -> Source:
     """``root/<class>/<image>``, or the same under ``root/train``, ``root/meta``, ``root/test``.
+
+    Args:
+        root: the folder.
+        shape: (channels, height, width) to read at; `common_shape` of the files if not given.
 
     Raises:
         InputError: no classes, or an unreadable image.
@@ -31,7 +35,7 @@ def read_class_folders(root: Path) -> Source:
         }
     else:
         listed = {"train": _list_classes(root)}
-    shape = common_shape([path for files in listed.values() for path, _ in files])
+    settled = shape or common_shape([path for files in listed.values() for path, _ in files])
 
     def part(name: str) -> Part | None:
         if name not in listed:
@@ -39,7 +43,7 @@ def read_class_folders(root: Path) -> Source:
         paths = [path for path, _ in listed[name]]
         labels = np.asarray([label for _, label in listed[name]])
         names = tuple(str(path.relative_to(root)) for path in paths)
-        return Part(read_images(paths, shape), labels, None, names)
+        return Part(read_images(paths, settled), labels, None, names)
 
     train, test = part("train"), part("test")
     assert train is not None
@@ -101,7 +105,7 @@ def common_shape(paths: Sequence[Path]) -> tuple[int, int, int]:
     return channels, side, side
 
 
-def read_images(paths: Sequence[Path], shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+def read_images(paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """[n, channels, height, width] uint8, resized where needed."""
     image_module = _pillow()
     channels, height, width = shape

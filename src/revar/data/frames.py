@@ -53,6 +53,11 @@ class FrameInputs:
         """(numbers per row,)"""
         return (sum(column.width for column in self.columns),)
 
+    @property
+    def image_shape(self) -> None:
+        """Rows are no images."""
+        return
+
     @classmethod
     def fit(cls, frame: pd.DataFrame) -> Self:
         """Learn medians and categories.
@@ -74,6 +79,9 @@ class FrameInputs:
         Raises:
             InputError: a column is missing, is text where numbers were, or holds infinity.
         """
+        if not hasattr(frame, "columns"):
+            msg = "the model was trained on a table with named columns: give a pandas frame"
+            raise InputError(msg)
         given = {str(name): name for name in frame.columns}
         missing = [column.name for column in self.columns if column.name not in given]
         if missing:

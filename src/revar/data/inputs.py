@@ -37,12 +37,19 @@ class ArrayInputs:
     dtype: Literal["uint8", "float32"]
     kind: Literal["array"] = "array"
 
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """(channels, height, width), or none for tables."""
+        return self.shape if len(self.shape) == 3 else None
+
     def encode(self, raw: Any) -> Tensor:
         """[n, ...] as stored.
 
         Raises:
             InputError: another shape, NaN or infinity.
         """
+        if is_frame(raw):
+            raw = raw.to_numpy()
         x = _as_tensor(raw)
         if tuple(x.shape[1:]) != self.shape:
             msg = f"inputs of shape {tuple(x.shape[1:])}: this model was trained on {self.shape}"

@@ -61,13 +61,21 @@ class Source:
     unlabelled: Part | None = None
 
 
-def load_source(spec: str, *, target: str | None = None, group: str | None = None) -> Source:
-    """Read data for training.
+def load_source(
+    spec: str,
+    *,
+    target: str | None = None,
+    group: str | None = None,
+    image_shape: tuple[int, ...] | None = None,
+) -> Source:
+    """Read labelled data.
 
     Args:
-        spec: a registered name, a folder of class folders, an ``.npz`` or a ``.csv`` file.
+        spec: a registered name, ``name:part`` of one, a folder of class folders, an ``.npz`` or a
+            ``.csv`` file.
         target: the column of labels of a CSV file.
         group: the column of groups of a CSV file.
+        image_shape: (channels, height, width) to read image files at, where that is settled.
 
     Raises:
         InputError: nothing there, or not readable as any of these.
@@ -81,7 +89,7 @@ def load_source(spec: str, *, target: str | None = None, group: str | None = Non
     if path.is_dir():
         from revar.data.folders import read_class_folders
 
-        return read_class_folders(path)
+        return read_class_folders(path, image_shape)
     if not path.exists():
         if path.suffix or path.parent != Path():
             raise InputError(f'no data at "{spec}"')
@@ -108,3 +116,40 @@ def _part_named(source: Source, split: str, spec: str) -> Part:
 def evaluation_part(source: Source) -> Part:
     """What of a source to evaluate on: its test part where it has one, else all of it."""
     return source.tests.get("test", source.train)
+
+
+def load_inputs(spec: str, image_shape: tuple[int, ...] | None) -> Part:
+    """Read inputs without labels; labels that are there are left alone.
+
+    Args:
+        spec: an image file, a folder of images, an ``.npz`` with ``x``, a ``.csv`` file, or what
+            `load_source` reads by name.
+        image_shape: (channels, height, width) of the model's images, ``None`` for tables.
+
+    Raises:
+        InputError: nothing there, or not of the kind the model reads.
+    """
+    path = Path(spec)
+    if not path.exists():
+        part = evaluation_part(load_source(spec))
+        return Part(part.x, names=part.names)
+    if path.suffix == ".npz":
+        from revar.data.files import read_arrays
+
+        arrays = read_arrays(path)
+        if "x" not in arrays:
+            raise InputError(f'"{spec}" has no array "x" (it has {", ".join(arrays) or "nothing"})')
+        return Part(arrays["x"])
+    if path.suffix == ".csv":
+        from revar.data.files import read_frame
+
+        return Part(read_frame(path))
+    if image_shape is None:
+        raise InputError(f'"{spec}" is no table: this model reads .csv or .npz files')
+    from revar.data.folders import image_files, read_images
+
+    files = image_files(path)
+    if not files:
+        raise InputError(f'"{spec}" has no image files')
+    names = [str(file.relative_to(path)) if path.is_dir() else str(file) for file in files]
+    return Part(read_images(files, image_shape), names=tuple(names))

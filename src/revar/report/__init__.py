@@ -1,1 +1,1 @@
-"""."""
+"""Tables and pictures from figures; no tensors here."""

@@ -1,0 +1,40 @@
+"""``revar list``"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+from revar.errors import unknown
+from revar.registry import BACKBONES, DATASETS, METHODS, SCORES, Entry
+
+Kind = Literal["methods", "scores", "backbones", "datasets"]
+_LISTS: dict[str, tuple[Entry, ...]] = {
+    "methods": METHODS,
+    "scores": SCORES,
+    "backbones": BACKBONES,
+    "datasets": DATASETS,
+}
+
+
+def list_names(kind: str, *, timm: str | None = None) -> list[dict[str, Any]]:
+    """What is registered, one object each, with at least ``name`` and ``summary``.
+
+    Args:
+        kind: ``methods``, ``scores``, ``backbones`` or ``datasets``.
+        timm: with ``backbones``: timm's names that match this shell pattern instead of ours.
+
+    Raises:
+        InputError: no such list.
+    """
+    if kind not in _LISTS:
+        raise unknown("list", kind, _LISTS)
+    if timm is not None and kind == "backbones":
+        from revar.nets.external import timm_names
+
+        return [{"name": name, "summary": "timm"} for name in timm_names(timm)]
+    entries = []
+    for entry in _LISTS[kind]:
+        fields = {key: value for key, value in asdict(entry).items() if key != "target"}
+        entries.append({k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()})
+    return entries

@@ -1,0 +1,97 @@
+"""``revar predict``"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from revar.data.source import load_inputs
+from revar.devices import choose
+from revar.errors import InputError
+from revar.model import Model
+from revar.predictions import Predictions
+from revar.run import RunFolder
+from revar.selection import Threshold, threshold_for_coverage
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionTable:
+    """Decisions on inputs.
+
+    Attributes:
+        header: names of the columns.
+        rows: one per input.
+        note: where the threshold came from, for people.
+        accepted: how many inputs are accepted.
+    """
+
+    header: list[str]
+    rows: list[list[str]]
+    note: str
+    accepted: int
+
+    def write(self, file: TextIO) -> None:
+        """As CSV."""
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows(self.rows)
+
+
+def predict(
+    run: str | Path, inputs: str, *, coverage: float | None = None, device: str = "auto"
+) -> PredictionTable:
+    """Labels, decisions and probabilities for inputs without labels.
+
+    Args:
+        run: the run folder.
+        inputs: an image file, a folder of images, an ``.npz`` with ``x`` or a ``.csv`` file.
+        coverage: share of inputs to accept.
+        device: ``auto``, ``cpu``, ``cuda``, ...
+
+    Raises:
+        InputError: inputs of another kind than the model was trained on.
+    """
+    folder = RunFolder(Path(run))
+    model = folder.load(device=choose(device))
+    part = load_inputs(inputs, model.inputs.image_shape)
+    predictions = model.predict(part.x)
+    if not len(predictions):
+        raise InputError(f'"{inputs}" holds no rows')
+    threshold, note = _threshold(folder, model, predictions, coverage)
+    uncertainty = model.uncertainty(predictions, threshold.score if threshold else None)
+    names = part.names or tuple(str(i) for i in range(len(predictions)))
+    labels = model.classes.names
+    probabilities = predictions.probabilities
+    rows, accepted = [], 0
+    for i, number in enumerate(predictions.predicted):
+        keep = threshold is None or bool(uncertainty[i] <= threshold.threshold)
+        accepted += keep
+        decided = [names[i], labels[number], str(keep).lower(), f"{uncertainty[i]:.8g}"]
+        rows.append(decided + [f"{p:.8g}" for p in probabilities[i]])
+    header = ["input", "label", "accepted", "uncertainty"]
+    header += [f"probability_{label}" for label in labels]
+    return PredictionTable(header, rows, note, accepted)
+
+
+def _threshold(
+    folder: RunFolder, model: Model, predictions: Predictions, coverage: float | None
+) -> tuple[Threshold | None, str]:
+    """Which threshold applies, and why."""
+    stored = model.threshold
+    if coverage is None:
+        if stored is None:
+            return None, "no threshold is set, so everything is accepted: give --coverage"
+        note = f"threshold set for a coverage of {stored.wanted:.0%} on {stored.n} examples"
+        return stored, note
+    score = stored.score if stored else model.fitted.default_score
+    if "calibration" in folder.prediction_names():
+        calibration = model.uncertainty(folder.predictions("calibration"), score)
+        found = threshold_for_coverage(calibration, coverage, score=score)
+        return found, f"threshold for a coverage of {coverage:.0%} on {found.n} calibration examples"
+    found = threshold_for_coverage(
+        model.uncertainty(predictions, score), coverage, score=score
+    )
+    note = f"no threshold is stored: the {coverage:.0%} most certain of these inputs are accepted"
+    return found, note

@@ -1,0 +1,134 @@
+"""``revar train``"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from revar.data.source import Part, Source, load_inputs, load_source
+from revar.devices import choose
+from revar.errors import InputError
+from revar.fitting import Prepared, fit_prepared, prepare
+from revar.progress import Both, Log, Silent
+from revar.recipe import Budget, Recipe, make_method, with_settings
+from revar.run import RunFolder
+from revar.training import Observer, TrainingState
+
+
+class _Keeper:
+    """Keeps the checkpoints of a run in its folder, which is made when training can start."""
+
+    def __init__(self, folder: RunFolder, described: dict[str, Any], *, resume: bool) -> None:
+        self._folder, self._described, self._resume = folder, described, resume
+
+    def begin(self, data: Prepared, state: TrainingState) -> None:
+        self._folder.begin(data.recipe, self._described, resume=self._resume)
+        self._folder.load_checkpoint(state)
+
+    def save(self, state: TrainingState) -> None:
+        self._folder.save_checkpoint(state)
+
+
+def train(
+    data: str,
+    out: str | Path,
+    *,
+    method: str = "revar",
+    backbone: str = "auto",
+    epochs: int = 30,
+    seed: int = 0,
+    target: str | None = None,
+    group: str | None = None,
+    meta: str | None = None,
+    unlabelled: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    observer: Observer | None = None,
+) -> RunFolder:
+    """Train a model and write its run folder.
+
+    Args:
+        data: a registered name, a folder of class folders, an ``.npz`` or a ``.csv`` file.
+        out: the folder to write; it must not hold another run.
+        method: a name of ``revar list methods``.
+        backbone: a name of ``revar list backbones``, or of timm.
+        epochs: passes over the training data.
+        seed: of everything random.
+        target: the column of labels of a CSV file.
+        group: the column of a CSV file whose rows must stay together.
+        meta: a meta set of its own, as ``data``.
+        unlabelled: inputs without labels, as ``data`` or as ``revar predict`` takes them.
+        settings: further fields by name, as text.
+        resume: go on with an unfinished run in ``out``.
+        device: ``auto``, ``cpu``, ``cuda``, ...
+        observer: is told of every step.
+
+    Raises:
+        InputError: with one line that says what to change; nothing is left behind.
+    """
+    folder = RunFolder(Path(out))
+    recipe = Recipe(
+        method=make_method(method), backbone=backbone, budget=Budget(epochs=epochs), seed=seed
+    )
+    recipe = with_settings(recipe, dict(settings or {}))
+    if folder.path.exists() and not resume:
+        _refuse_used(folder.path)
+    where = choose(device)
+    source = _source(recipe, data, target, group, meta, unlabelled)
+    prepared = prepare(recipe, source)
+    described = _describe(prepared, data=data, target=target, group=group)
+    if resume and folder.finished:
+        folder.begin(prepared.recipe, described, resume=True)
+        return folder
+    keeper = _Keeper(folder, described, resume=resume)
+    watchers = Both(observer or Silent(), Log(folder.path / "log.jsonl"))
+    model = fit_prepared(prepared, device=where, observer=watchers, keeper=keeper)
+    folder.write(model)
+    return folder
+
+
+def _refuse_used(path: Path) -> None:
+    if not path.is_dir():
+        raise InputError(f'"{path}" is a file: choose another --out')
+    if (path / "recipe.json").exists():
+        raise InputError(f'"{path}" holds a run already: use --resume, or choose another --out')
+    if any(path.iterdir()):
+        raise InputError(f'"{path}" exists and is not empty: choose another --out')
+
+
+def _source(
+    recipe: Recipe,
+    data: str,
+    target: str | None,
+    group: str | None,
+    meta: str | None,
+    unlabelled: str | None,
+) -> Source:
+    source = load_source(data, target=target, group=group)
+    meta_part, unlabelled_part = source.meta, source.unlabelled
+    shape = _image_shape(source.train)
+    if meta is not None:
+        meta_part = load_source(meta, target=target, image_shape=shape).train
+    if unlabelled is not None:
+        if not recipe.method.uses_unlabelled:
+            raise InputError("--unlabelled is given but not used: add --set unlabelled=pooled")
+        unlabelled_part = load_inputs(unlabelled, shape)
+    return Source(source.train, meta_part, source.tests, unlabelled_part)
+
+
+def _image_shape(part: Part) -> tuple[int, ...] | None:
+    shape = tuple(getattr(part.x, "shape", ()))
+    return shape[1:] if len(shape) == 4 else None
+
+
+def _describe(prepared: Prepared, **given: str | None) -> dict[str, Any]:
+    """Where the data came from and what exactly it was, to refuse other data on resume."""
+    digests = {name: print_.digest for name, print_ in prepared.fingerprints.items()}
+    labels = {
+        name: int(torch.from_numpy(split.y).sum()) for name, split in prepared.splits.items()
+    }
+    return {**given, "fingerprints": digests, "label_sums": labels}

@@ -1,0 +1,333 @@
+"""SelectiveClassifier: the practitioner's front door, in scikit-learn's manner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from revar.data.inputs import unpack
+from revar.data.labels import Classes, as_labels
+from revar.data.source import Part, Source
+from revar.devices import choose
+from revar.errors import InputError
+from revar.fitting import fit_model
+from revar.methods.base import Method
+from revar.model import Model
+from revar.nets.base import Dropout, DropoutPlacement
+from revar.predictions import Predictions
+from revar.progress import Bar, Silent
+from revar.recipe import Budget, Recipe, make_method
+from revar.run import RunFolder
+from revar.selection import Threshold, threshold_for_coverage
+from revar.splits import SplitPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Labels, and whether to believe them.
+
+    Attributes:
+        labels: [n] predicted labels, also of what is rejected.
+        accepted: [n] whether the uncertainty is at most the threshold.
+        uncertainty: [n] higher is less certain.
+    """
+
+    labels: NDArray[Any]
+    accepted: NDArray[np.bool_]
+    uncertainty: NDArray[np.float64]
+
+
+class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A neural classifier that can abstain.
+
+    Args:
+        method: a registered name (``revar list methods``) or a method object.
+        backbone: ``auto``, a registered name (``revar list backbones``), a timm name, or any
+            ``nn.Module`` of your own, of which a copy is trained.
+        epochs: passes over the training data.
+        batch_size: ``None`` chooses by the size of the data.
+        learning_rate: ``None`` chooses by the optimiser.
+        optimiser: ``sgd`` or ``adamw``.
+        weight_decay: of the classifier.
+        schedule: ``cosine``, ``step`` or ``constant``.
+        augment: of images: ``auto``, ``none``, ``shift``, ``shift+flip``.
+        dropout_rate: share of units dropped; dropout scores and ReVaR's variance need some.
+        dropout_placement: ``head`` or ``everywhere``.
+        class_weight: ``None``, ``balanced``, or a dictionary from label to factor.
+        meta_fraction: share of the training data that teaches the U-Score.
+        tune_fraction: share that fits the fused score and the orientation.
+        test_passes: dropout passes at prediction time; 0 takes none.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ...
+        random_state: seed of everything; ``None`` draws one and records it in ``seed_``.
+        verbose: 1 shows a progress bar.
+
+    Attributes:
+        classes_: the labels, in the order of the columns of `predict_proba`.
+        model_: the trained model, with its predictions on the training data's splits.
+        seed_: the seed that was used.
+        n_features_in_: columns of a table.
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "revar",
+        backbone: str | nn.Module = "auto",
+        *,
+        epochs: int = 30,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        optimiser: Literal["sgd", "adamw"] = "sgd",
+        weight_decay: float = 5e-4,
+        schedule: Literal["cosine", "step", "constant"] = "cosine",
+        augment: Literal["auto", "none", "shift", "shift+flip"] = "auto",
+        dropout_rate: float = 0.3,
+        dropout_placement: DropoutPlacement = "head",
+        class_weight: str | Mapping[Any, float] | None = None,
+        meta_fraction: float = 0.1,
+        tune_fraction: float = 0.1,
+        test_passes: int = 10,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.backbone = backbone
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.optimiser = optimiser
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.augment = augment
+        self.dropout_rate = dropout_rate
+        self.dropout_placement = dropout_placement
+        self.class_weight = class_weight
+        self.meta_fraction = meta_fraction
+        self.tune_fraction = tune_fraction
+        self.test_passes = test_passes
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        X_meta: Any = None,
+        y_meta: Any = None,
+        X_unlabelled: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Train. Meta and tune splits are taken off the training data, stratified.
+
+        Args:
+            X: [n, columns] table, images [n, h, w], [n, h, w, c] or [n, c, h, w], a pandas
+                frame, or a map-style torch dataset.
+            y: [n] labels of any kind; may be left out for a dataset of (input, label).
+            X_meta: a meta set of your own, for instance from where the model will be used.
+            y_meta: its labels.
+            X_unlabelled: inputs without labels, for methods with ``unlabelled`` set.
+            groups: [n] what must not be torn apart by a split, such as patients.
+
+        Raises:
+            InputError: (a ``ValueError``) with one line that says what to change.
+        """
+        X, y = unpack(X, y)
+        if y is None:
+            raise InputError("y is missing: fit needs a label for every example")
+        labels = as_labels(y)
+        meta = None
+        if X_meta is not None:
+            X_meta, y_meta = unpack(X_meta, y_meta)
+            if y_meta is None:
+                raise InputError("y_meta is missing: the meta set needs labels")
+            meta = Part(X_meta, as_labels(y_meta))
+        method = make_method(self.method)
+        if X_unlabelled is not None and not method.uses_unlabelled:
+            msg = "X_unlabelled is given but the method does not use it: ReVaR(unlabelled='pooled')"
+            raise InputError(msg)
+        unlabelled = None if X_unlabelled is None else Part(unpack(X_unlabelled)[0])
+        groups = None if groups is None else as_labels(groups)
+        source = Source(Part(X, labels, groups), meta, {}, unlabelled)
+        self.seed_ = _seed(self.random_state)
+        recipe = self._recipe(method, labels)
+        module = self.backbone if isinstance(self.backbone, nn.Module) else None
+        device = choose(self.device)
+        if self.verbose:
+            with Bar(Console(stderr=True), type(method).__name__) as bar:
+                model = fit_model(recipe, source, device=device, observer=bar, module=module)
+        else:
+            model = fit_model(recipe, source, device=device, observer=Silent(), module=module)
+        self._adopt(model)
+        return self
+
+    def _recipe(self, method: Method, labels: NDArray[Any]) -> Recipe:
+        return Recipe(
+            method=method,
+            backbone="custom" if isinstance(self.backbone, nn.Module) else self.backbone,
+            dropout=Dropout(rate=self.dropout_rate, placement=self.dropout_placement),
+            budget=Budget(
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                optimiser=self.optimiser,
+                weight_decay=self.weight_decay,
+                schedule=self.schedule,
+                augment=self.augment,
+            ),
+            splits=SplitPlan(meta=self.meta_fraction, tune=self.tune_fraction),
+            class_weight=_class_weight(self.class_weight, labels),
+            test_passes=self.test_passes,
+            seed=self.seed_,
+        )
+
+    def _adopt(self, model: Model) -> None:
+        self.model_ = model
+        self.classes_ = np.asarray(model.classes.values)
+        if len(model.task.input_shape) == 1:
+            self.n_features_in_ = model.task.input_shape[0]
+
+    def _predictions(self, X: Any) -> Predictions:
+        check_is_fitted(self, "model_")
+        raw, _ = unpack(X)
+        return self.model_.predict(raw)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """[n] labels, whether or not the classifier would rather abstain."""
+        return self.model_.classes.decode(self._predictions(X).predicted)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """[n, C] class probabilities, columns in the order of ``classes_``."""
+        return self._predictions(X).probabilities
+
+    def uncertainty(self, X: Any, score: str | None = None) -> NDArray[np.float64]:
+        """[n] uncertainty, higher is less certain.
+
+        Args:
+            X: inputs.
+            score: a name of ``revar list scores``; ``None`` takes the method's default.
+        """
+        return self.model_.uncertainty(self._predictions(X), score)
+
+    def set_threshold(
+        self, X: Any, y: Any = None, *, coverage: float, score: str | None = None
+    ) -> Threshold:
+        """Choose the threshold on calibration data the model has not seen.
+
+        Args:
+            X: calibration inputs.
+            y: their labels; a coverage does not need them.
+            coverage: share of such inputs to accept.
+            score: a name of ``revar list scores``; ``None`` takes the method's default.
+
+        Raises:
+            InputError: a coverage outside (0, 1], or data that served another purpose already.
+        """
+        check_is_fitted(self, "model_")
+        raw, y = unpack(X, y)
+        predictions = self.model_.predict(raw, y)
+        name = score or self.model_.fitted.default_score
+        values = self.model_.uncertainty(predictions, name)
+        threshold = threshold_for_coverage(values, coverage, score=name)
+        self.model_.claim(raw, "calibration")
+        self.model_.predictions["calibration"] = predictions
+        self.model_.threshold = threshold
+        return threshold
+
+    def predict_or_abstain(self, X: Any) -> Decision:
+        """Labels, and which of them to believe.
+
+        Raises:
+            InputError: no threshold was set.
+        """
+        check_is_fitted(self, "model_")
+        threshold = self.model_.threshold
+        if threshold is None:
+            msg = "no threshold is set: call set_threshold(X_cal, y_cal, coverage=0.9) first"
+            raise InputError(msg)
+        predictions = self._predictions(X)
+        values = self.model_.uncertainty(predictions, threshold.score)
+        labels = self.model_.classes.decode(predictions.predicted)
+        return Decision(labels, values <= threshold.threshold, values)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a run folder, which ``revar evaluate`` and ``revar predict`` read too.
+
+        Raises:
+            InputError: the folder exists and is not empty.
+        """
+        check_is_fitted(self, "model_")
+        run = RunFolder(Path(folder))
+        run.begin(self.model_.recipe, {"spec": "arrays"}, resume=False)
+        run.write(self.model_)
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, backbone: nn.Module | None = None, device: str = "auto"
+    ) -> Self:
+        """Read a run folder, from `save` or from ``revar train``.
+
+        Args:
+            folder: the run.
+            backbone: your own network, if it was trained with one.
+            device: to put it on.
+        """
+        model = RunFolder(Path(folder)).load(device=choose(device), module=backbone)
+        recipe = model.recipe
+        weights: Any = recipe.class_weight
+        if isinstance(weights, tuple):
+            weights = dict(zip(model.classes.values, weights, strict=True))
+        clf = cls(
+            recipe.method,
+            recipe.backbone if backbone is None else backbone,
+            **{
+                name: getattr(recipe.budget, name)
+                for name in (
+                    "epochs", "batch_size", "learning_rate", "optimiser", "weight_decay",
+                    "schedule", "augment",
+                )
+            },
+            dropout_rate=recipe.dropout.rate,
+            dropout_placement=recipe.dropout.placement,
+            class_weight=weights,
+            meta_fraction=recipe.splits.meta,
+            tune_fraction=recipe.splits.tune,
+            test_passes=recipe.test_passes,
+            device=device,
+            random_state=recipe.seed,
+        )  # fmt: skip
+        clf.seed_ = recipe.seed
+        clf._adopt(model)
+        return clf
+
+
+def _seed(random_state: int | np.random.RandomState | None) -> int:
+    if random_state is None:
+        return int(torch.seed() % 2**31)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    return int(random_state)
+
+
+def _class_weight(wanted: Any, labels: NDArray[Any]) -> Any:
+    """As the recipe keeps it: ``balanced``, or a factor per class in the order of the classes."""
+    if wanted is None or wanted == "balanced":
+        return wanted
+    if not isinstance(wanted, Mapping):
+        raise InputError(f"class_weight is {wanted!r}: None, balanced or a dictionary is needed")
+    classes = Classes.of(labels)
+    factors = [1.0] * len(classes)
+    for label, factor in wanted.items():
+        factors[int(classes.encode([label])[0])] = float(factor)
+    return tuple(factors)

@@ -1,0 +1,162 @@
+"""Watching a run: a progress bar for people, a log for machines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from revar.training import EpochRecord, Observer
+
+_REFRESH = 0.5
+"""Seconds between two readings of the running figures; each waits for the device."""
+
+
+class Silent:
+    """Watches nothing."""
+
+    def started(self, *, step: int, total: int, epochs: int) -> None:
+        """Nothing."""
+
+    def stepped(self, step: int, figures: Callable[[], dict[str, float]]) -> None:
+        """Nothing."""
+
+    def finished_epoch(self, record: EpochRecord) -> None:
+        """Nothing."""
+
+
+class Bar:
+    """A progress bar with loss, accuracy, meta-loss, weights and time left; use with ``with``.
+
+    Where nobody can see a bar move, ten lines are printed instead.
+    """
+
+    def __init__(self, console: Console, label: str) -> None:
+        self._console = console
+        self._label = label
+        self._epochs = 0
+        self._total = 1
+        self._task: TaskID | None = None
+        self._read_at = 0.0
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def started(self, *, step: int, total: int, epochs: int) -> None:
+        """Show the bar, where the run stands already."""
+        self._epochs, self._total = epochs, max(total, 1)
+        self._task = self._progress.add_task(self._label, total=total, completed=step, figures="")
+
+    def stepped(self, step: int, figures: Callable[[], dict[str, float]]) -> None:
+        """Move on; read the figures now and then."""
+        assert self._task is not None
+        now = time.monotonic()
+        if now - self._read_at < _REFRESH and step < self._total:
+            return
+        self._read_at = now
+        epoch = min(self._epochs, step * self._epochs // self._total + 1)
+        text = f"epoch {epoch}/{self._epochs} {describe(figures())}"
+        self._progress.update(self._task, completed=step, figures=text)
+
+    def finished_epoch(self, record: EpochRecord) -> None:
+        """A line, where there is no bar."""
+        tenth = -(-self._epochs // 10)
+        if self._console.is_terminal or (record.epoch % tenth and record.epoch < self._epochs):
+            return
+        figures = {k: v for k, v in asdict(record).items() if v is not None}
+        line = f"{self._label} epoch {record.epoch}/{self._epochs} {describe(figures)}"
+        self._console.print(line, highlight=False)
+
+
+def describe(figures: dict[str, float]) -> str:
+    """Running figures in one short line.
+
+    >>> describe({"loss": 0.5, "accuracy": 0.9, "weight_mean": 1.0, "weight_spread": 0.25})
+    'loss 0.500 acc 90.0% weights 1.00±0.25'
+    """
+    text = f"loss {figures['loss']:.3f} acc {figures['accuracy']:.1%}"
+    if "meta_loss" in figures:
+        text += f" meta {figures['meta_loss']:.3f}"
+    if "weight_mean" in figures:
+        text += f" weights {figures['weight_mean']:.2f}±{figures['weight_spread']:.2f}"
+    return text
+
+
+class Log:
+    """``log.jsonl``: one line an epoch, flushed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def started(self, *, step: int, total: int, epochs: int) -> None:
+        """Nothing: the folder may not be there yet."""
+
+    def stepped(self, step: int, figures: Callable[[], dict[str, float]]) -> None:
+        """Nothing."""
+
+    def finished_epoch(self, record: EpochRecord) -> None:
+        """Append a line; an epoch that was logged and then trained again is logged once."""
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        kept = [line for line in lines if json.loads(line)["epoch"] < record.epoch]
+        if len(kept) < len(lines):
+            self._path.write_text("".join(f"{line}\n" for line in kept))
+        with self._path.open("a") as file:
+            file.write(json.dumps(asdict(record)) + "\n")
+            file.flush()
+
+
+class Both:
+    """Two observers at once."""
+
+    def __init__(self, first: Observer, second: Observer) -> None:
+        self._observers = (first, second)
+
+    def started(self, *, step: int, total: int, epochs: int) -> None:
+        """Tell both."""
+        for observer in self._observers:
+            observer.started(step=step, total=total, epochs=epochs)
+
+    def stepped(self, step: int, figures: Callable[[], dict[str, float]]) -> None:
+        """Tell both."""
+        for observer in self._observers:
+            observer.stepped(step, figures)
+
+    def finished_epoch(self, record: EpochRecord) -> None:
+        """Tell both."""
+        for observer in self._observers:
+            observer.finished_epoch(record)

@@ -1,0 +1,87 @@
+"""Tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+
+_DEFAULT_NOTE = "all in %; * the score this method uses unless told otherwise"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def evaluation_table(title: str, figures: Mapping[str, Any]) -> Table:
+    """The scores of one set by their main figures; ``--json`` has all of them."""
+    heading = (
+        f"{title}: n {figures['n']}, accuracy {figures['accuracy']:.2%}, ECE {figures['ece']:.2%}"
+    )
+    table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("score", no_wrap=True)
+    shown = {"auarc": "AUARC", "augrc": "AUGRC", "failure_auroc": "fail AUROC"}
+    coverages = ("0.5", "0.7", "0.8", "0.9")
+    for name in (*shown.values(), *(f"acc@{float(c):.0%}" for c in coverages)):
+        table.add_column(name, justify="right")
+    scores = figures["scores"]
+    best = max(values["auarc"] for values in scores.values())
+    for name, values in scores.items():
+        cells = [_percent(values[k]) for k in shown]
+        cells += [_percent(values["accuracy_at_coverage"][c]) for c in coverages]
+        if values["auarc"] == best:
+            cells[0] = f"[bold]{cells[0]}[/bold]"
+        default = " *" if name == figures["default_score"] else ""
+        table.add_row(f"{name}{default}", *cells)
+    table.caption = _DEFAULT_NOTE
+    return table
+
+
+def auarc_table(
+    figures: Mapping[str, Mapping[str, Mapping[str, Any]]], sets: Iterable[str]
+) -> Table:
+    """AUARC by score: a row a score, a column a method and set."""
+    table = Table(
+        title="AUARC by score, %: higher is better, bold is best of its test set",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("score", no_wrap=True)
+    columns = [(method, name) for name in sets for method in figures]
+    for method, name in columns:
+        accuracy = figures[method][name]["accuracy"]
+        table.add_column(f"{method}\n{name}\nacc {accuracy:.1%}", justify="right")
+    best = {
+        name: max(v["auarc"] for m in figures for v in figures[m][name]["scores"].values())
+        for name in sets
+    }
+    rows: list[str] = []
+    for method, name in columns:
+        rows += [score for score in figures[method][name]["scores"] if score not in rows]
+    for score in rows:
+        cells = []
+        for method, name in columns:
+            values = figures[method][name]["scores"].get(score)
+            text = _percent(values["auarc"]) if values else "-"
+            bold = values is not None and values["auarc"] == best[name]
+            default = score == figures[method][name]["default_score"]
+            text += " *" if default else "  "
+            cells.append(f"[bold]{text}[/bold]" if bold else text)
+        table.add_row(score, *cells)
+    table.caption = _DEFAULT_NOTE
+    return table
+
+
+def names_table(kind: str, entries: list[dict[str, Any]]) -> Table:
+    """What is registered."""
+    table = Table(title=kind, title_justify="left", box=box.SIMPLE_HEAD)
+    keys = [key for key in ("name", "cost", "summary", "citation") if key in entries[0]]
+    for key in keys:
+        table.add_column(key, no_wrap=key in ("name", "cost"))
+    for entry in entries:
+        cells = [entry.get(key, "") for key in keys]
+        table.add_row(*map(str, cells))
+    return table
