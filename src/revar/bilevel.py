@@ -84,6 +84,11 @@ def plain_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast_path)
 
 
+def full_precision(params: Params) -> torch.autocast:
+    """Switch autocast off on the device of these parameters."""
+    return torch.autocast(next(iter(params.values())).device.type, enabled=False)
+
+
 def lookahead(losses: Losses, params: Params, weights: Tensor, lr: float) -> Params:
     """``theta - lr * grad (1/n) sum_i w_i l_i(theta)``, detached."""
     _, gradient = value_and_gradient(lambda at: (weights * losses(at)).mean(), params)
@@ -95,11 +100,9 @@ def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Pa
     at = {name: p.detach().requires_grad_() for name, p in params.items()}
     with torch.enable_grad():
         value = objective(at)
-        gradients = torch.autograd.grad(value, list(at.values()), allow_unused=True)
-    named = zip(at.items(), gradients, strict=True)
-    gradient = {
-        name: torch.zeros_like(p) if grad is None else grad for (name, p), grad in named
-    }
+        # A parameter the objective does not reach has a gradient of zero.
+        gradients = torch.autograd.grad(value, list(at.values()), materialize_grads=True)
+    gradient = dict(zip(at, gradients, strict=True))
     return value.detach(), gradient
 
 
@@ -113,9 +116,13 @@ def _load_forward_mode() -> None:
 
 
 def directional_derivative(losses: Losses, params: Params, direction: Params) -> Tensor:
-    """``<grad l_i, direction>`` for every example at once: one forward-mode pass."""
+    """``<grad l_i, direction>`` for every example at once: one forward-mode pass.
+
+    In full precision even under autocast, where torch mixes the types of values and tangents
+    (batch norm by running statistics does), and where small alignments would be lost.
+    """
     _load_forward_mode()
-    with torch.no_grad(), plain_attention(), forward_ad.dual_level():
+    with torch.no_grad(), full_precision(params), plain_attention(), forward_ad.dual_level():
         dual = {name: forward_ad.make_dual(p, direction[name]) for name, p in params.items()}
         primal, tangent = forward_ad.unpack_dual(losses(dual))
         return torch.zeros_like(primal) if tangent is None else tangent.clone()
@@ -140,14 +147,12 @@ def central_difference(
             step = (sign * radius / norm).item()
             return losses({name: p + step * direction[name] for name, p in params.items()})
 
-    with torch.no_grad():
+    with torch.no_grad(), full_precision(params):
         ahead, behind = at(+1.0), at(-1.0)
     return (ahead - behind) * (norm / (2 * radius)).to(ahead.dtype)
 
 
-def alignments(
-    problem: OneStep, params: Params, strategy: Strategy = "forward_mode"
-) -> Alignments:
+def alignments(problem: OneStep, params: Params, strategy: Strategy = "forward_mode") -> Alignments:
     """Align every candidate with the meta-gradient after one look-ahead step.
 
     The losses see the same random numbers in the look-ahead and in the alignment, and they are

@@ -54,7 +54,9 @@ def progress_of(state: TrainingState) -> tuple[Tensors, dict[str, Any]]:
     return tensors, {"epoch": state.epoch, "feeds": state.feeds.state()}
 
 
-def restore(state: TrainingState, weights: Tensors, tensors: Tensors, plain: dict[str, Any]) -> None:
+def restore(
+    state: TrainingState, weights: Tensors, tensors: Tensors, plain: dict[str, Any]
+) -> None:
     """Bring a new state to where another one was."""
     state.networks.load_state_dict(weights)
     _load_optimiser(state.optimiser, tensors, "inner")
@@ -70,4 +72,4 @@ def to_device(networks: torch.nn.Module, device: torch.device) -> None:
     """Move networks; image networks on GPUs keep channels last, which convolutions prefer."""
     networks.to(device)
     if device.type == "cuda":
-        networks.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        networks.to(memory_format=torch.channels_last)

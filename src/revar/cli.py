@@ -136,7 +136,7 @@ def train(
 ) -> None:
     """Train a classifier that can abstain and write its run folder.
 
-    \b
+    Examples:
     revar train --data digits
     revar train --data photos/ --out runs/photos --epochs 60
     revar train --data patients.csv --target outcome --group patient
@@ -189,7 +189,8 @@ def predict(
     inputs: Annotated[
         str,
         typer.Argument(
-            metavar="INPUT", help="An image, a folder of images, an .npz with x, or a .csv.",
+            metavar="INPUT",
+            help="An image, a folder of images, an .npz with x, or a .csv.",
             show_default=False,
         ),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from revar import metrics
@@ -37,7 +38,7 @@ def evaluate(predictions: Predictions, fitted: Fitted) -> dict[str, Any]:
         values, right = uncertainty(predictions, name, fitted), correct(predictions, name)
         figures: dict[str, Any] = {}
         for metric, function in CURVE_METRICS.items():
-            _put(figures, metric, lambda function=function: function(values, right))  # type: ignore[misc]
+            _put(figures, metric, partial(function, values, right))
         figures["accuracy_at_coverage"] = {
             str(coverage): metrics.accuracy_at_coverage(values, right, coverage)
             for coverage in COVERAGES

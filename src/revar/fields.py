@@ -6,7 +6,6 @@ This is the only room that knows pydantic.
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,18 +13,19 @@ from pydantic import TypeAdapter, ValidationError
 from revar.errors import InputError, unknown
 
 _D = TypeVar("_D")
+_ADAPTERS: dict[tuple[Any, str], TypeAdapter[Any]] = {}
 
 
-@cache
-def hints(cls: type) -> dict[str, Any]:
+def hints(cls: Any) -> dict[str, Any]:
     """The types of the fields of a dataclass, by name."""
     resolved = get_type_hints(cls)
     return {field.name: resolved[field.name] for field in dataclasses.fields(cls) if field.init}
 
 
-@cache
-def _adapter(cls: type, name: str) -> TypeAdapter[Any]:
-    return TypeAdapter(hints(cls)[name])
+def _adapter(cls: Any, name: str) -> TypeAdapter[Any]:
+    if (cls, name) not in _ADAPTERS:
+        _ADAPTERS[cls, name] = TypeAdapter(hints(cls)[name])
+    return _ADAPTERS[cls, name]
 
 
 def _wanted(hint: Any) -> str:
@@ -68,7 +68,7 @@ def require(condition: bool, owner: object, name: str, rule: str) -> None:
         raise InputError(f"{type(owner).__name__}: {name} is {value!r}, it must {rule}")
 
 
-def parse(cls: type, name: str, text: str) -> Any:
+def parse(cls: Any, name: str, text: str) -> Any:
     """The value of a field from what a user typed.
 
     Raises:

@@ -18,7 +18,7 @@ from revar.data.labels import Classes
 from revar.data.source import Part, Source
 from revar.errors import InputError
 from revar.feeds import ResidentFeeds
-from revar.methods.reweighting import normalise_weights
+from revar.methods.reweighting import WeightNormalisation, normalise_weights
 from revar.model import Model
 from revar.nets.base import Classifier
 from revar.nets.build import Backbone, resolve
@@ -92,7 +92,7 @@ def prepare(recipe: Recipe, source: Source) -> Prepared:
     named = {**splits, **{f"test:{name}": split for name, split in tests.items()}}
     for name, split in named.items():
         fingerprint = Fingerprint.of(split.x)
-        if name == "meta" and source.meta is not None or name.startswith("test:"):
+        if (name == "meta" and source.meta is not None) or name.startswith("test:"):
             refuse_reuse(fingerprint, name, fingerprints)
         fingerprints[name] = fingerprint
 
@@ -250,6 +250,6 @@ def _with_weights(train: Predictions, recipe: Recipe) -> Predictions:
     if "uscore" not in train.columns:
         return train
     raw = torch.from_numpy(train.columns["uscore"]).double().sigmoid()
-    how = getattr(recipe.method, "weight_normalisation", "none")
+    how: WeightNormalisation = getattr(recipe.method, "weight_normalisation", "none")
     weight = normalise_weights(raw, how).numpy()
     return replace(train, columns={**train.columns, "weight": weight})

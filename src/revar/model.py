@@ -74,7 +74,9 @@ class Model:
             device=self.device,
         )
 
-    def uncertainty(self, predictions: Predictions, score: str | None = None) -> NDArray[np.float64]:
+    def uncertainty(
+        self, predictions: Predictions, score: str | None = None
+    ) -> NDArray[np.float64]:
         """The named score, or the default one."""
         return uncertainty(predictions, score or self.fitted.default_score, self.fitted)
 

@@ -62,7 +62,8 @@ class Predictions:
     @property
     def predicted(self) -> NDArray[np.int64]:
         """[n] class numbers: the argmax of the deterministic pass."""
-        return self.logits.argmax(axis=1)
+        numbers: NDArray[np.int64] = self.logits.argmax(axis=1)
+        return numbers
 
     def correct(self, *, by_dropout_mean: bool = False) -> NDArray[np.bool_]:
         """[n] whether the prediction is the label.
@@ -80,7 +81,8 @@ class Predictions:
             if self.dropout_mean is None:
                 raise InputError("these predictions hold no dropout passes")
             predicted = self.dropout_mean.argmax(axis=1)
-        return predicted == self.labels
+        right: NDArray[np.bool_] = predicted == self.labels
+        return right
 
     def save(self, path: Path) -> None:
         """Write a ``.safetensors`` file."""

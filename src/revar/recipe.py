@@ -48,7 +48,9 @@ class Budget:
     def __post_init__(self) -> None:
         fields.check(self)
         fields.require(self.epochs >= 1, self, "epochs", "be at least 1")
-        fields.require(self.batch_size is None or self.batch_size >= 2, self, "batch_size", "be >= 2")
+        fields.require(
+            self.batch_size is None or self.batch_size >= 2, self, "batch_size", "be >= 2"
+        )
         lr = self.learning_rate
         fields.require(lr is None or lr > 0, self, "learning_rate", "be positive")
         clip = self.gradient_clip
@@ -65,9 +67,7 @@ class Budget:
             while batch < 128 and 2 * batch * 16 <= n_train:
                 batch *= 2
         default_rate = 0.1 if self.optimiser == "sgd" else 0.002
-        return replace(
-            self, batch_size=batch, learning_rate=self.learning_rate or default_rate
-        )
+        return replace(self, batch_size=batch, learning_rate=self.learning_rate or default_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class Recipe:
             method = dict(values.pop("method"))
             name = method.pop("name")
             chosen = fields.from_json(method_class(name), method)
-            nested = {
+            nested: dict[str, Any] = {
                 key: fields.from_json(kind, values.pop(key))
                 for key, kind in (("dropout", Dropout), ("budget", Budget), ("splits", SplitPlan))
             }

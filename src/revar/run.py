@@ -89,7 +89,9 @@ class RunFolder:
         chosen = {"format": FORMAT, **recipe.to_json(), "data": data}
         if (self.path / "recipe.json").exists():
             if not resume:
-                raise InputError(f'"{self.path}" holds a run already: use --resume or another --out')
+                raise InputError(
+                    f'"{self.path}" holds a run already: use --resume or another --out'
+                )
             there = read_json(self.path / "recipe.json")
             difference = _first_difference(there, chosen)
             if difference:
@@ -262,7 +264,9 @@ class RunFolder:
             fitted=self.fitted(),
             device=device,
             fingerprints={k: Fingerprint.of_rows(v.numpy()) for k, v in tensors.items()},
-            threshold=fields.from_json(Threshold, read_json(threshold)) if threshold.exists() else None,
+            threshold=fields.from_json(Threshold, read_json(threshold))
+            if threshold.exists()
+            else None,
         )
 
 

@@ -139,7 +139,9 @@ class Fingerprint:
         flat = x.detach().cpu().contiguous().numpy().reshape(len(x), -1)
         hashes = np.fromiter(
             (
-                int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "little", signed=True)
+                int.from_bytes(
+                    hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "little", signed=True
+                )
                 for row in flat
             ),
             dtype=np.int64,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -46,8 +47,8 @@ def placement(net: nn.Module, example: Tensor) -> Placement:
             return "none"
         if not (hasattr(net, "forward_features") and hasattr(net, "forward_head")):
             return "everywhere"
-        trunk: Callable[[Tensor], Tensor] = net.forward_features
-        random_trunk = draws_random_numbers(lambda: trunk(example), example.device)
+        trunk = partial(call, net, None, example, part="forward_features")
+        random_trunk = draws_random_numbers(trunk, example.device)
     return "everywhere" if random_trunk else "head"
 
 
@@ -137,9 +138,7 @@ class DropoutPasses:
                 repeated = features.repeat(passes, 1)
                 stacked = call(self.net, params, repeated, part="forward_head")
                 return logits, stacked.unflatten(0, (passes, len(x)))
-            samples = [
-                call(self.net, params, features, part="forward_head") for _ in range(passes)
-            ]
+            samples = [call(self.net, params, features, part="forward_head") for _ in range(passes)]
         return logits, torch.stack(samples)
 
 

@@ -193,17 +193,18 @@ def train_epoch(
             with autocast(budget, state.device):
                 outer = method.outer_loss(networks, task, batch, feeds, clock)
             state.outer.zero_grad()
-            outer.loss.backward()  # type: ignore[no-untyped-call]
+            outer.loss.backward()
             state.outer.step()
             totals.add_outer(outer.meta_loss)
-        with autocast(budget, state.device), mode(
-            networks.classifier, dropout=True, statistics=False
+        with (
+            autocast(budget, state.device),
+            mode(networks.classifier, dropout=True, statistics=False),
         ):
             result = method.loss(networks, task, batch, clock)
         for group in state.optimiser.param_groups:
             group["lr"] = lr
         state.optimiser.zero_grad()
-        result.loss.backward()  # type: ignore[no-untyped-call]
+        result.loss.backward()
         if budget.gradient_clip is not None:
             nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
         state.optimiser.step()

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from support.networks import NETWORKS, make
 from torch import Tensor, nn
 
 from revar.bilevel import (
@@ -19,7 +18,7 @@ from revar.bilevel import (
 from revar.functional import Params, call, mode, parameters
 from revar.randomness import RandomState
 from revar.stochastic import DropoutPasses, variance
-
+from support.networks import NETWORKS, make
 
 CPU = torch.device("cpu")
 
@@ -53,7 +52,7 @@ def problem_on(net: nn.Module, x: Tensor, *, held_out: bool = False, passes: int
 
 
 def relative(a: Tensor, b: Tensor) -> float:
-    return ((a - b).norm() / b.norm()).item()
+    return float((a - b).norm() / b.norm())
 
 
 @pytest.mark.parametrize("held_out", [False, True], ids=["train", "held-out"])
@@ -118,7 +117,7 @@ def test_closed_form_of_a_linear_model() -> None:
     expected = 2 * residual * (x @ v)
     torch.testing.assert_close(lookahead(problem.losses, {"a": a}, w, lr)["a"], ahead)
     for strategy in ("forward_mode", "double_backward", "finite_difference"):
-        got = alignments(problem, {"a": a}, strategy)  # type: ignore[arg-type]
+        got = alignments(problem, {"a": a}, strategy)
         torch.testing.assert_close(got.values, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -185,3 +184,17 @@ def test_a_sample_that_agrees_with_the_meta_set_is_aligned_with_it() -> None:
     )
     good, bad = alignments(problem, params).values
     assert good > 0 > bad
+
+
+@pytest.mark.parametrize("held_out", [False, True], ids=["train", "held-out"])
+@pytest.mark.parametrize("name", ["convolution", "attention", "timm_resnet"])
+def test_under_autocast_the_alignments_stay_close(name: str, held_out: bool) -> None:
+    """bfloat16 moves the look-ahead and the meta-gradient a little, and breaks nothing."""
+    net, x = make(name)
+    net, x = net.float(), x.float()
+    problem, params = problem_on(net, x, held_out=held_out), parameters(net)
+    exact = alignments(problem, params).values
+    with torch.autocast("cpu", torch.bfloat16):
+        low = alignments(problem, params).values
+    assert low.dtype == torch.float32
+    assert torch.nn.functional.cosine_similarity(low, exact, dim=0) > 0.99

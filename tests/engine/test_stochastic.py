@@ -4,13 +4,13 @@ import pytest
 import timm
 import torch
 import torch.nn.functional as F
-from support.networks import make
 from torch import Tensor, nn
 
 from revar.errors import InputError
 from revar.functional import mode
 from revar.randomness import RandomState, derive
 from revar.stochastic import DropoutPasses, FixedMasks, placement, statistics, variance
+from support.networks import make
 
 CPU = torch.device("cpu")
 

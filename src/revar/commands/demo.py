@@ -67,15 +67,11 @@ def demo(
                 resume=True, observer=observer, device="cpu",
             )  # fmt: skip
     figures = {
-        method: {
-            name: evaluate(folder.predictions(name), folder.fitted()) for name in SETS
-        }
+        method: {name: evaluate(folder.predictions(name), folder.fitted()) for name in SETS}
         for method, folder in folders.items()
     }
     picture = root / "risk-coverage.png"
-    risk_coverage_figure(
-        {title: _curves(folders, name) for name, title in SETS.items()}, picture
-    )
+    risk_coverage_figure({title: _curves(folders, name) for name, title in SETS.items()}, picture)
     return Demo(figures, picture, [folder.path for folder in folders.values()])
 
 

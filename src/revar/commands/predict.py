@@ -89,9 +89,10 @@ def _threshold(
     if "calibration" in folder.prediction_names():
         calibration = model.uncertainty(folder.predictions("calibration"), score)
         found = threshold_for_coverage(calibration, coverage, score=score)
-        return found, f"threshold for a coverage of {coverage:.0%} on {found.n} calibration examples"
-    found = threshold_for_coverage(
-        model.uncertainty(predictions, score), coverage, score=score
-    )
+        return (
+            found,
+            f"threshold for a coverage of {coverage:.0%} on {found.n} calibration examples",
+        )
+    found = threshold_for_coverage(model.uncertainty(predictions, score), coverage, score=score)
     note = f"no threshold is stored: the {coverage:.0%} most certain of these inputs are accepted"
     return found, note

@@ -128,7 +128,5 @@ def _image_shape(part: Part) -> tuple[int, ...] | None:
 def _describe(prepared: Prepared, **given: str | None) -> dict[str, Any]:
     """Where the data came from and what exactly it was, to refuse other data on resume."""
     digests = {name: print_.digest for name, print_ in prepared.fingerprints.items()}
-    labels = {
-        name: int(torch.from_numpy(split.y).sum()) for name, split in prepared.splits.items()
-    }
+    labels = {name: int(torch.from_numpy(split.y).sum()) for name, split in prepared.splits.items()}
     return {**given, "fingerprints": digests, "label_sums": labels}

@@ -119,7 +119,7 @@ def _numbers(name: str, series: pd.Series) -> NDArray[np.float64]:
 
 
 def _text(series: pd.Series) -> list[str | None]:
-    return [None if value is None or value != value else str(value) for value in series]  # noqa: PLR0124
+    return [None if value is None or value != value else str(value) for value in series]
 
 
 def _fit_column(name: str, series: pd.Series) -> Column:

@@ -18,7 +18,7 @@ from revar.data.frames import FrameInputs
 from revar.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Raw = "NDArray[Any] | Tensor | pd.DataFrame"
 Rows = NDArray[np.int64]
@@ -107,11 +107,15 @@ def _scalar(value: Any) -> Any:
 
 
 def _stack(items: Sequence[Any]) -> Tensor:
-    tensors = [item if isinstance(item, Tensor) else torch.from_numpy(np.array(item)) for item in items]
+    tensors = [
+        item if isinstance(item, Tensor) else torch.from_numpy(np.array(item)) for item in items
+    ]
     first = tensors[0].shape
     for i, tensor in enumerate(tensors):
         if tensor.shape != first:
-            msg = f"item {i} has shape {tuple(tensor.shape)}, item 0 has {tuple(first)}: resize them"
+            msg = (
+                f"item {i} has shape {tuple(tensor.shape)}, item 0 has {tuple(first)}: resize them"
+            )
             raise InputError(msg)
     return torch.stack(tensors)
 
@@ -156,7 +160,9 @@ def _from_numpy(raw: Any) -> Tensor:
         raise InputError(f"X has type {array.dtype}: put text columns in a pandas frame")
     if array.dtype.kind == "u" and array.dtype != np.uint8:
         array = array.astype(np.float64)
-    return torch.from_numpy(np.array(array, copy=True, order="C", dtype=array.dtype.newbyteorder("=")))
+    return torch.from_numpy(
+        np.array(array, copy=True, order="C", dtype=array.dtype.newbyteorder("="))
+    )
 
 
 def _first_odd(array: NDArray[Any]) -> Any:

@@ -29,9 +29,7 @@ def instance_dependent(
     """
     generator = np.random.default_rng(seed)
     low, high = (0 - rate) / 0.1, (1 - rate) / 0.1
-    flip_rate = truncnorm.rvs(
-        low, high, loc=rate, scale=0.1, size=len(y), random_state=generator
-    )
+    flip_rate = truncnorm.rvs(low, high, loc=rate, scale=0.1, size=len(y), random_state=generator)
     noisy = y.copy()
     for label in range(n_classes):
         rows = np.flatnonzero(y == label)

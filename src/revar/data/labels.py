@@ -91,7 +91,7 @@ def as_labels(y: Any) -> NDArray[Any]:
     if labels.ndim != 1:
         raise InputError(f"y has shape {labels.shape}: one label per example is needed")
     if labels.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in labels], dtype=bool)  # noqa: PLR0124
+        missing = np.array([value is None or value != value for value in labels], dtype=bool)
         if missing.any():
             raise InputError(_missing(missing))
         if all(isinstance(value, bool | np.bool_) for value in labels):

@@ -71,7 +71,7 @@ class Method(ABC):
             InputError: with the field to change.
         """
 
-    def build_scorer(self, classifier: Classifier, make: MakeClassifier) -> Scorer | None:  # noqa: ARG002
+    def build_scorer(self, classifier: Classifier, make: MakeClassifier) -> Scorer | None:
         """A new scorer for this classifier, for methods that learn one."""
         return None
 
@@ -80,7 +80,11 @@ class Method(ABC):
         """The loss of one training batch, to be minimised over the classifier."""
 
     def columns(
-        self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor  # noqa: ARG002
+        self,
+        networks: Networks,
+        x: Tensor,
+        features: Tensor,
+        logits: Tensor,
     ) -> dict[str, Tensor]:
         """Extra columns of the predictions, each [n]."""
         return {}

@@ -134,7 +134,9 @@ class ReVaR(Bilevel):
         for name in ("warmup", "unlabelled_from"):
             fields.require(0 <= getattr(self, name) < 1, self, name, "be in [0, 1)")
         fields.require(self.outer_learning_rate > 0, self, "outer_learning_rate", "be positive")
-        fields.require(self.meta_batch is None or self.meta_batch >= 2, self, "meta_batch", "be >= 2")
+        fields.require(
+            self.meta_batch is None or self.meta_batch >= 2, self, "meta_batch", "be >= 2"
+        )
         if self.unlabelled == "only":
             fields.require(
                 self.variance_weight > 0, self, "variance_weight", "be positive: it is the whole "
@@ -223,7 +225,7 @@ class ReVaR(Bilevel):
     def outer_loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> OuterResult:
-        """``-(lr/n) sum_i s_i w_i`` over the candidates, s_i the alignments, or its proximal form."""
+        """``-(lr/n) sum_i s_i w_i`` over the candidates, or its proximal form; s are alignments."""
         size = self.meta_batch or len(batch.x)
         if self.candidates == "train":
             meta, held_out = feeds.meta(min(size, feeds.meta_size)), None
@@ -254,8 +256,9 @@ class ReVaR(Bilevel):
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
 
-        groups = {"train": [batch], "held_out": [held_out], "both": [batch, held_out]}
-        inputs = [group.x for group in groups[self.candidates] if group is not None]
+        inputs = [batch.x] if self.candidates != "held_out" else []
+        if held_out is not None:
+            inputs.append(held_out.x)
         values = aligned.values.split([len(x) for x in inputs])
         parts = [
             self._surrogate(networks, x, alignment, clock.lr)

@@ -30,7 +30,7 @@ class Dropout:
         return self.rate if self.placement == "everywhere" else 0.0
 
 
-class Classifier(nn.Module, ABC):
+class Classifier(ABC, nn.Module):
     """Inputs to logits, in two halves.
 
     Attributes:

@@ -36,7 +36,8 @@ class TimmClassifier(Classifier):
     def __init__(self, net: nn.Module, example: Tensor) -> None:
         super().__init__()
         self.net: Any = net
-        self.pools = "pre_logits" in signature(self.net.forward_head).parameters
+        head: Any = self.net.forward_head
+        self.pools = "pre_logits" in signature(head).parameters
         with torch.no_grad(), mode(net, dropout=False, statistics=True):
             self.n_features = self.embed(self.forward_features(example)).shape[1]
 

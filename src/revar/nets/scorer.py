@@ -48,7 +48,7 @@ class Scored:
         return self.base + self.correction
 
 
-class Scorer(nn.Module, ABC):
+class Scorer(ABC, nn.Module):
     """Evidence to the logit of g."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class EvidenceScorer(Scorer):
 
 
 def top_log_odds(logits: Tensor) -> Tensor:
-    """[n, C] logits to [n] ``z_max - logsumexp of the others``: monotone in max p, no saturation."""
+    """[n, C] logits to [n] ``z_max - logsumexp of the others``: monotone in max p."""
     top, where = logits.max(-1)
     others = logits.scatter(-1, where.unsqueeze(-1), -torch.inf)
     return top - others.logsumexp(-1)

@@ -8,7 +8,6 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-
 _DEFAULT_NOTE = "all in %; * the score this method uses unless told otherwise"
 
 
