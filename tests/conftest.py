@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+# Two test processes on two cores: more threads each would only get in each other's way.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seed() -> Iterator[None]:
+    torch.manual_seed(0)
+    yield
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data; without the variable the test is skipped, with a wrong one it fails."""
+    folder = os.environ.get("REVAR_DATA")
+    if folder is None:
+        pytest.skip("REVAR_DATA is not set")
+    path = Path(folder)
+    assert path.is_dir(), f"REVAR_DATA={folder} is no folder"
+    return path
