@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,13 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
-def _fixed_seed() -> Iterator[None]:
+def _fixed_seed() -> None:
     torch.manual_seed(0)
-    yield
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of real data; without the variable the test is skipped, with a wrong one it fails."""
+    """The folder of real data. Unset, the test is skipped; set to no folder, it fails."""
     folder = os.environ.get("REVAR_DATA")
     if folder is None:
         pytest.skip("REVAR_DATA is not set")

@@ -13,6 +13,13 @@ import typer
 from rich.console import Console
 
 from revar import __version__
+from revar.commands.checks import (
+    check_coverage,
+    check_data,
+    check_method,
+    check_run,
+    check_unused,
+)
 from revar.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,6 +150,10 @@ def train(
     """
     settings = _settings(set_ or [])
     folder = out or Path("runs") / f"{Path(data).stem.replace(':', '-')}-{method}-seed{seed}"
+    check_method(method)
+    check_data(data)
+    if not resume:
+        check_unused(folder)
     from revar.commands.evaluate import evaluate as run_evaluate
     from revar.commands.train import train as run_train
     from revar.report.terminal import evaluation_table
@@ -172,6 +183,9 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Figures of a run on its own test split, or on other labelled data."""
+    check_run(run)
+    if on is not None:
+        check_data(on)
     from revar.commands.evaluate import evaluate as run_evaluate
 
     result = run_evaluate(run, on=on, target=target, device=device)
@@ -207,6 +221,9 @@ def predict(
     Columns: input, label, accepted, uncertainty, probability_<class>... The label is kept when the
     input is rejected.
     """
+    check_run(run)
+    check_data(inputs)
+    check_coverage(coverage)
     if out is not None and out.exists():
         raise InputError(f'"{out}" exists: choose another --out')
     from revar.commands.predict import predict as run_predict

@@ -205,7 +205,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """[n] labels, whether or not the classifier would rather abstain."""
-        return self.model_.classes.decode(self._predictions(X).predicted)
+        predictions = self._predictions(X)
+        return self.model_.classes.decode(predictions.predicted)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """[n, C] class probabilities, columns in the order of ``classes_``."""
@@ -218,7 +219,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: inputs.
             score: a name of ``revar list scores``; ``None`` takes the method's default.
         """
-        return self.model_.uncertainty(self._predictions(X), score)
+        predictions = self._predictions(X)
+        return self.model_.uncertainty(predictions, score)
 
     def set_threshold(
         self, X: Any, y: Any = None, *, coverage: float, score: str | None = None

@@ -57,11 +57,15 @@ def _put(figures: dict[str, Any], name: str, compute: Callable[[], float]) -> No
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UndefinedMetricWarning)
         value = compute()
+    reasons = [str(w.message) for w in caught if issubclass(w.category, UndefinedMetricWarning)]
+    for other in caught:
+        if not issubclass(other.category, UndefinedMetricWarning):
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     if math.isfinite(value):
         figures[name] = value
         return
     figures[name] = None
-    figures[f"{name}_reason"] = str(caught[0].message) if caught else "no value on this data"
+    figures[f"{name}_reason"] = reasons[0] if reasons else "no value on this data"
 
 
 def rows(split: str, result: dict[str, Any]) -> list[tuple[str, str, str, float | None]]:

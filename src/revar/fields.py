@@ -33,7 +33,7 @@ def _wanted(hint: Any) -> str:
         return "one of " + ", ".join(map(str, get_args(hint)))
     options = [arg for arg in get_args(hint) if arg is not type(None)]
     if options and type(None) in get_args(hint):
-        return _wanted(options[0]) + " or none"
+        return " or ".join(map(_wanted, options)) + " or none"
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
         hint, str(hint)
     )
@@ -51,14 +51,15 @@ def check(instance: Any) -> None:
         if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
             # A NumPy scalar, as a grid search hands them over.
             value = value.item()
-            object.__setattr__(instance, name, value)
         if dataclasses.is_dataclass(value):
             continue
         try:
-            _adapter(cls, name).validate_python(value, strict=True)
+            checked = _adapter(cls, name).validate_python(value, strict=True)
         except ValidationError as error:
             msg = f"{cls.__name__}: {name} is {value!r}, it must be {_wanted(hint)}"
             raise InputError(msg) from error
+        # 1 for a float becomes 1.0, so that equal instances are written alike.
+        object.__setattr__(instance, name, checked)
 
 
 def require(condition: bool, owner: object, name: str, rule: str) -> None:

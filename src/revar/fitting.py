@@ -20,7 +20,7 @@ from revar.errors import InputError
 from revar.feeds import ResidentFeeds
 from revar.methods.reweighting import WeightNormalisation, normalise_weights
 from revar.model import Model
-from revar.nets.base import Classifier
+from revar.nets.base import Classifier, Dropout
 from revar.nets.build import Backbone, resolve
 from revar.nets.normalise import Normalise
 from revar.predictions import Predictions
@@ -161,13 +161,13 @@ def build_networks(
     shape = task.input_shape
 
     def make(n_outputs: int, name: str | None = None) -> Classifier:
-        own = module if name is None and n_outputs == task.n_classes else None
         wanted = name or ("auto" if module is not None else recipe.backbone)
-        return Backbone(wanted, recipe.dropout, own).build(shape, n_outputs)
+        return Backbone(wanted, Dropout(rate=0.0)).build(shape, n_outputs)
 
     # Built on the CPU, so that every device starts from the same weights.
     with seeded(derive(recipe.seed, "weights"), torch.device("cpu")):
-        classifier = make(task.n_classes)
+        backbone = Backbone(recipe.backbone, recipe.dropout, module)
+        classifier = backbone.build(shape, task.n_classes)
         scorer = recipe.method.build_scorer(classifier, make)
     networks = Networks(Normalise(shape), classifier, scorer)
     to_device(networks, device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
@@ -43,6 +44,11 @@ def call(net: nn.Module, params: Params | None, *inputs: Tensor, part: str = "fo
     state.update({f"net.{name}": value.clone() for name, value in net.named_buffers()})
     result: Tensor = functional_call(_Part(net), state, (part, *inputs))
     return result
+
+
+def at_least_single(x: Tensor) -> Tensor:
+    """Half precision, as autocast leaves it, to float32; anything finer as it is."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 @contextmanager

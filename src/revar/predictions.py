@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from scipy.special import log_softmax
 
 from revar.errors import InputError
 
@@ -47,10 +48,7 @@ class Predictions:
     @property
     def log_probabilities(self) -> NDArray[np.float64]:
         """[n, C] log softmax, in float64."""
-        logits = self.logits.astype(np.float64)
-        top = logits.max(axis=1, keepdims=True)
-        shifted = logits - top
-        result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        result: NDArray[np.float64] = log_softmax(self.logits.astype(np.float64), axis=1)
         return result
 
     @property
@@ -104,8 +102,13 @@ class Predictions:
             arrays = load_file(path)
         except FileNotFoundError as error:
             raise InputError(f'no predictions at "{path}"') from error
-        except SafetensorError as error:
+        except (SafetensorError, IsADirectoryError) as error:
             raise InputError(f'"{path}" is damaged: {error}') from error
+        for name in ("index", "logits"):
+            if name not in arrays:
+                raise InputError(f'"{path}" holds no predictions: "{name}" is missing')
+        if len({len(value) for value in arrays.values()}) != 1:
+            raise InputError(f'"{path}" is damaged: its columns have different lengths')
         columns = {
             name.removeprefix("column."): value
             for name, value in arrays.items()

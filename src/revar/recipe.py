@@ -95,6 +95,7 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        fields.check(self)
         fields.require(0 <= self.test_passes != 1, self, "test_passes", "be 0, or 2 and more")
         fields.require(0 <= self.seed < 2**63, self, "seed", "be in [0, 2^63)")
 
@@ -187,11 +188,14 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
         tune_fraction=("splits", "tune"),
         test_passes=("", "test_passes"),
     )
+    # Together, because fields that belong together may be typed in any order.
+    changes: dict[str, dict[str, Any]] = {}
     for name, text in settings.items():
         if name not in homes:
             raise unknown("field", name, sorted(homes))
         owner, field_name = homes[name]
-        part: Any = getattr(recipe, owner) if owner else recipe
-        changed = replace(part, **{field_name: fields.parse(type(part), field_name, text)})
-        recipe = replace(recipe, **{owner: changed}) if owner else changed
-    return recipe
+        part = getattr(recipe, owner) if owner else recipe
+        changes.setdefault(owner, {})[field_name] = fields.parse(type(part), field_name, text)
+    own = changes.pop("", {})
+    parts = {owner: replace(getattr(recipe, owner), **new) for owner, new in changes.items()}
+    return replace(recipe, **parts, **own)

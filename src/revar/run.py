@@ -98,7 +98,7 @@ class RunFolder:
                 raise InputError(f'"{self.path}" holds another run: {difference}')
             return
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise InputError(f'"{self.path}" exists and is not empty: choose another --out')
+            raise InputError(f'"{self.path}" exists and is not empty: choose another folder')
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "provenance.json", provenance())
         write_json(self.path / "recipe.json", chosen)

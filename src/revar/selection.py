@@ -45,11 +45,12 @@ def threshold_for_coverage(uncertainty: Any, coverage: float, *, score: str = ""
     """
     if not 0.0 < coverage <= 1.0:
         raise InputError(f"coverage is {coverage}, it must be in (0, 1]")
-    values = np.sort(as_array(uncertainty).astype(np.float64))
+    values = as_array(uncertainty).astype(np.float64)
     if values.ndim != 1 or len(values) == 0:
         raise InputError(f"uncertainty has shape {values.shape}: a vector [n], n > 0, is needed")
     if np.isnan(values).any():
         raise InputError(f"uncertainty is NaN in {int(np.isnan(values).sum())} rows")
+    values = np.sort(values)
     # Rounding in coverage * n must not ask for one example more.
     needed = max(1, int(np.ceil(coverage * len(values) - 1e-9)))
     at = float(values[needed - 1])

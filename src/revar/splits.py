@@ -7,6 +7,7 @@ calibration sets thresholds and nothing else; test is for reporting.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,7 +103,7 @@ def _stratified(y: NDArray[np.int64], share: float, seed: int) -> NDArray[np.boo
 def _stratified_groups(
     y: NDArray[np.int64], groups: NDArray[np.generic], share: float, seed: int
 ) -> NDArray[np.bool_]:
-    """The same with whole groups: one fold of a stratified group split."""
+    """The same with whole groups: the fold of a stratified group split nearest in size."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     folds = max(2, round(1 / share))
@@ -110,15 +111,29 @@ def _stratified_groups(
     if n_groups < folds:
         msg = f"{n_groups} groups are too few to take {share:.0%} of them off whole: give more"
         raise InputError(msg)
+    largest = int(np.bincount(y).max())
+    if largest < folds:
+        msg = (
+            f"{largest} examples of the largest class are too few to take {share:.0%} off in "
+            "whole groups: give more"
+        )
+        raise InputError(msg)
     splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed % 2**32)
-    zeros = np.zeros(len(y))
+    with warnings.catch_warnings():
+        # A class rarer than the folds are many is no problem: it need not be in every one.
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        found = [rows for _, rows in splitter.split(np.zeros(len(y)), y, groups) if len(rows)]
+    classes = set(np.unique(y))
+    fitting = [rows for rows in found if classes == set(np.unique(np.delete(y, rows)))]
+    if not fitting:
+        msg = (
+            "every way to take groups off leaves a class without training examples: give more "
+            "groups"
+        )
+        raise InputError(msg)
     chosen = np.zeros(len(y), dtype=bool)
-    for _, rows in splitter.split(zeros, y, groups):
-        if set(np.unique(y)) == set(np.unique(np.delete(y, rows))):
-            chosen[rows] = True
-            return chosen
-    msg = "every way to take groups off leaves a class without training examples: give more groups"
-    raise InputError(msg)
+    chosen[min(fitting, key=lambda rows: abs(len(rows) - share * len(y)))] = True
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +151,7 @@ class Fingerprint:
     @classmethod
     def of(cls, x: Tensor) -> Fingerprint:
         """Of [n, ...] stored inputs; labels do not count."""
-        flat = x.detach().cpu().contiguous().numpy().reshape(len(x), -1)
+        flat = x.detach().cpu().flatten(1).contiguous().numpy()
         hashes = np.fromiter(
             (
                 int.from_bytes(

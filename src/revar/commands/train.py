@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from revar.commands.checks import check_data, check_unused
 from revar.data.source import Part, Source, load_inputs, load_source
 from revar.devices import choose
 from revar.errors import InputError
@@ -75,8 +76,9 @@ def train(
         method=make_method(method), backbone=backbone, budget=Budget(epochs=epochs), seed=seed
     )
     recipe = with_settings(recipe, dict(settings or {}))
-    if folder.path.exists() and not resume:
-        _refuse_used(folder.path)
+    check_data(data)
+    if not resume:
+        check_unused(folder.path)
     where = choose(device)
     source = _source(recipe, data, target, group, meta, unlabelled)
     prepared = prepare(recipe, source)
@@ -89,15 +91,6 @@ def train(
     model = fit_prepared(prepared, device=where, observer=watchers, keeper=keeper)
     folder.write(model)
     return folder
-
-
-def _refuse_used(path: Path) -> None:
-    if not path.is_dir():
-        raise InputError(f'"{path}" is a file: choose another --out')
-    if (path / "recipe.json").exists():
-        raise InputError(f'"{path}" holds a run already: use --resume, or choose another --out')
-    if any(path.iterdir()):
-        raise InputError(f'"{path}" exists and is not empty: choose another --out')
 
 
 def _source(

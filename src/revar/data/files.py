@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +26,13 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         InputError: not an archive of plain arrays.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise TypeError("it is one array; save it with numpy.savez")
             return {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, BadZipFile, EOFError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # a damaged file fails in zipfile, zlib, tokenize and elsewhere
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         if "allow_pickle" in reason:
             reason = "it holds Python objects; save plain numbers or text"
         raise InputError(f'"{path}" is no .npz of plain arrays: {reason}') from error
@@ -50,6 +52,8 @@ def read_npz(path: Path) -> Source:
         if f"y{suffix}" not in arrays and suffix != "_unlabelled":
             raise InputError(f'"{path}" has "x{suffix}" but no "y{suffix}"')
         x, y = arrays[f"x{suffix}"], arrays.get(f"y{suffix}")
+        if x.ndim == 0 or (y is not None and y.ndim == 0):
+            raise InputError(f'"{path}": x{suffix} and y{suffix} need a row per example')
         if y is not None and len(x) != len(y):
             raise InputError(f'"{path}": x{suffix} has {len(x)} rows, y{suffix} has {len(y)}')
         return Part(x, y)
@@ -80,6 +84,9 @@ def read_frame(path: Path) -> pd.DataFrame:
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f'"{path}" is no CSV table: {reason}') from error
+    if not isinstance(frame.index, pd.RangeIndex):
+        # pandas would take the first cells for row names and move all others to the left.
+        raise InputError(f'"{path}" is no CSV table: its rows have more cells than its header')
     if not len(frame):
         raise InputError(f'"{path}" has no rows below its header')
     frame.columns = [str(name).strip() for name in frame.columns]

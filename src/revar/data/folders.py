@@ -77,10 +77,13 @@ def _pillow() -> Any:
 
 def _open(path: Path) -> Any:
     image_module = _pillow()
+    image = None
     try:
         image = image_module.open(path)
         image.load()
-    except (OSError, SyntaxError, ValueError) as error:
+    except Exception as error:  # each format fails in its own way
+        if image is not None:
+            image.close()
         raise InputError(f'"{path}" cannot be read as an image: {error}') from error
     return image
 
@@ -91,14 +94,14 @@ def common_shape(paths: Sequence[Path]) -> tuple[int, int, int]:
     One size up to 224 px is kept; mixed or larger ones become squares of the median side, at
     most 224. Greyscale only if all of them are.
     """
-    sizes, grey = set(), True
+    sizes, grey = [], True
     for path in paths:
         with _open(path) as image:
-            sizes.add(image.size)
+            sizes.append(image.size)
             grey = grey and image.mode in ("1", "L", "I", "I;16", "F")
     channels = 1 if grey else 3
-    if len(sizes) == 1:
-        width, height = next(iter(sizes))
+    if len(set(sizes)) == 1:
+        width, height = sizes[0]
         if max(width, height) <= LARGEST_SIDE:
             return channels, height, width
     side = min(LARGEST_SIDE, int(np.median([min(size) for size in sizes])))
@@ -112,6 +115,9 @@ def read_images(paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[np.uin
     images = np.empty((len(paths), *shape), dtype=np.uint8)
     for i, path in enumerate(paths):
         with _open(path) as image:
+            if image.mode.startswith("I;16"):
+                # Pillow clips sixteen bits to eight; they are to be scaled.
+                image = image_module.fromarray((np.asarray(image) >> 8).astype(np.uint8))
             converted = image.convert("L" if channels == 1 else "RGB")
             if converted.size != (width, height):
                 converted = converted.resize((width, height), image_module.Resampling.BILINEAR)

@@ -119,7 +119,15 @@ def _numbers(name: str, series: pd.Series) -> NDArray[np.float64]:
 
 
 def _text(series: pd.Series) -> list[str | None]:
-    return [None if value is None or value != value else str(value) for value in series]
+    gaps = series.isna()
+    return [None if gap else _category(value) for value, gap in zip(series, gaps, strict=True)]
+
+
+def _category(value: object) -> str:
+    """1, 1.0 and "1.0" are the same: a gap elsewhere turns whole numbers into floats."""
+    text = str(value)
+    whole, _, rest = text.partition(".")
+    return whole if rest and not rest.strip("0") and whole.lstrip("-").isdigit() else text
 
 
 def _fit_column(name: str, series: pd.Series) -> Column:

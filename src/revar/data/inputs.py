@@ -79,7 +79,7 @@ def fit_inputs(raw: Any, rows: Rows) -> Inputs:
 
 def is_frame(raw: Any) -> bool:
     """Whether this is a pandas frame, without importing pandas."""
-    return type(raw).__module__.startswith("pandas.") and hasattr(raw, "columns")
+    return type(raw).__module__.partition(".")[0] == "pandas" and hasattr(raw, "columns")
 
 
 def unpack(raw: Any, y: Any = None) -> tuple[Any, Any]:
@@ -98,6 +98,9 @@ def unpack(raw: Any, y: Any = None) -> tuple[Any, Any]:
             inputs = [item[0] for item in items]
             labels = np.asarray([_scalar(item[1]) for item in items])
             return _stack(inputs), labels if y is None else y
+        if isinstance(items[0], tuple):
+            # TensorDataset(x) gives tuples of one.
+            items = [item[0] for item in items]
         return _stack(items), y
     return raw, y
 

@@ -91,19 +91,29 @@ def as_labels(y: Any) -> NDArray[Any]:
     if labels.ndim != 1:
         raise InputError(f"y has shape {labels.shape}: one label per example is needed")
     if labels.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in labels], dtype=bool)
+        missing = np.array([_is_gap(value) for value in labels], dtype=bool)
         if missing.any():
             raise InputError(_missing(missing))
         if all(isinstance(value, bool | np.bool_) for value in labels):
             return labels.astype(bool)
         if all(isinstance(value, int | np.integer) for value in labels):
             return labels.astype(np.int64)
-        return labels.astype(str)
+        if not all(isinstance(value, int | float | np.number) for value in labels):
+            return labels.astype(str)
+        labels = labels.astype(np.float64)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InputError(_missing(~np.isfinite(labels)))
     if labels.dtype.kind not in "biufU":
         raise InputError(f"y has type {labels.dtype}: labels are whole numbers or text")
     return labels
+
+
+def _is_gap(value: Any) -> bool:
+    """None, NaN, NaT, and pandas' NA, the only one that cannot be compared."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
 
 
 def _missing(where: NDArray[np.bool_]) -> str:

@@ -14,7 +14,7 @@ from revar.types import Batch, Clock, Feeds, Networks, OuterResult, StepResult, 
 
 
 class MakeClassifier(Protocol):
-    """Builds further networks for a method, on the same inputs as the classifier."""
+    """Builds further networks for a method, on the same inputs as the classifier, no dropout."""
 
     def __call__(self, n_outputs: int, name: str | None = None) -> Classifier:
         """A network of the run's backbone, or of another name."""

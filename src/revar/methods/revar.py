@@ -20,7 +20,7 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import Losses, OneStep, Strategy, alignments
 from revar.errors import InputError
-from revar.functional import mode, parameters
+from revar.functional import at_least_single, mode, parameters
 from revar.methods.base import Bilevel, MakeClassifier, OuterOptimiser, Plan, phase_start
 from revar.methods.reweighting import (
     MetaObjective,
@@ -247,22 +247,27 @@ class ReVaR(Bilevel):
             meta_loss = objective.labelled(networks, task, meta, unlabelled)
 
         train = training_losses(networks, task, batch)
+        if self.candidates == "held_out":
+            scored = []
+            weights = self._weights(networks, batch.x)
+        else:
+            # One pass of g: the look-ahead must use the very weights that are differentiated.
+            scored = [self._score(networks, batch.x)]
+            weights = self._as_weights(scored[0]).detach()
         problem = OneStep(
             losses=train,
-            weights=self._weights(networks, batch.x),
+            weights=weights,
             lr=clock.lr,
             meta_loss=meta_loss,
             candidates=self._candidate_losses(networks, task, train, held_out),
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
-
-        inputs = [batch.x] if self.candidates != "held_out" else []
         if held_out is not None:
-            inputs.append(held_out.x)
-        values = aligned.values.split([len(x) for x in inputs])
+            scored.append(self._score(networks, held_out.x))
+        sizes = [len(part.base) for part in scored]
         parts = [
-            self._surrogate(networks, x, alignment, clock.lr)
-            for x, alignment in zip(inputs, values, strict=True)
+            self._surrogate(part, values, clock.lr)
+            for part, values in zip(scored, aligned.values.split(sizes), strict=True)
         ]
         return OuterResult(torch.stack(parts).mean(), aligned.meta_loss)
 
@@ -292,23 +297,29 @@ class ReVaR(Bilevel):
         fraction, epoch = self.unlabelled_from, self.unlabelled_from_epoch
         return phase_start(fraction, epoch, total, steps_per_epoch)
 
-    def _surrogate(self, networks: Networks, x: Tensor, alignment: Tensor, lr: float) -> Tensor:
-        """A scalar whose gradient over g is the hypergradient of these candidates, or proximal."""
+    def _score(self, networks: Networks, x: Tensor) -> Scored:
+        """Run g on inputs, in training mode and differentiable."""
         assert networks.scorer is not None
         with mode(networks.scorer, dropout=True, statistics=False):
             scored: Scored = networks.scorer(evidence_for(networks, x))
+        return scored
+
+    def _as_weights(self, scored: Scored) -> Tensor:
+        raw = at_least_single(scored.logit).sigmoid()
+        return normalise_weights(raw, self.weight_normalisation)
+
+    def _surrogate(self, scored: Scored, alignment: Tensor, lr: float) -> Tensor:
+        """A scalar whose gradient over g is the hypergradient of these candidates, or proximal."""
         if self.update == "proximal":
-            return proximal_surrogate(scored.correction.float(), alignment)
-        raw = scored.logit.float().sigmoid()
-        return linear_surrogate(normalise_weights(raw, self.weight_normalisation), alignment, lr)
+            return proximal_surrogate(at_least_single(scored.correction), alignment)
+        return linear_surrogate(self._as_weights(scored), alignment, lr)
 
     @torch.no_grad()
     def _weights(self, networks: Networks, x: Tensor, features: Tensor | None = None) -> Tensor:
         """[n] weights of a training batch; features of the training pass are used if given."""
         assert networks.scorer is not None
         with mode(networks.scorer, dropout=False, statistics=True):
-            scored: Scored = networks.scorer(evidence_for(networks, x, features))
-        return normalise_weights(scored.logit.float().sigmoid(), self.weight_normalisation)
+            return self._as_weights(networks.scorer(evidence_for(networks, x, features)))
 
 
 def _halves(batch: Batch) -> tuple[Batch, Batch]:

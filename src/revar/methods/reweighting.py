@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from revar.bilevel import Losses, Objective
-from revar.functional import Params, call, mode
+from revar.functional import Params, at_least_single, call, mode
 from revar.nets.scorer import Evidence, NetworkScorer, top_log_odds
 from revar.stochastic import Space, variance
 from revar.types import Batch, Networks, Task
@@ -72,7 +72,8 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
         if features is None:
             features = classifier.forward_features(x)
         logits = classifier.forward_head(features)
-        return Evidence(x, classifier.embed(features).float(), top_log_odds(logits.float()))
+        embedding = at_least_single(classifier.embed(features))
+        return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
 
 
 def training_losses(networks: Networks, task: Task, batch: Batch) -> Losses:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 def as_array(values: Any) -> NDArray[Any]:
     """A NumPy array of whatever was given; torch tensors are brought to the host."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu()
+        # NumPy has no bfloat16.
+        values = (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
     return np.asarray(values)
 
 

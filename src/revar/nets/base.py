@@ -8,6 +8,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from revar import fields
+
 DropoutPlacement = Literal["head", "everywhere"]
 
 
@@ -23,6 +25,10 @@ class Dropout:
 
     rate: float = 0.3
     placement: DropoutPlacement = "head"
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        fields.require(0 <= self.rate < 1, self, "rate", "be in [0, 1)")
 
     @property
     def trunk_rate(self) -> float:

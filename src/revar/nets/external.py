@@ -93,8 +93,12 @@ def from_timm(
         options["proj_drop_rate"] = dropout.rate
     if name.startswith(("vit", "deit")):
         options["img_size"] = input_shape[1:]
-    net = timm.create_model(name, pretrained=pretrained, num_classes=n_outputs, **options)
-    return TimmClassifier(net, torch.zeros(2, *input_shape))
+    try:
+        net = timm.create_model(name, pretrained=pretrained, num_classes=n_outputs, **options)
+        return TimmClassifier(net, torch.zeros(2, *input_shape))
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f'timm\'s "{name}" cannot read images {input_shape}: {reason}') from error
 
 
 class OpaqueClassifier(Classifier):

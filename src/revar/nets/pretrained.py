@@ -27,14 +27,15 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         from safetensors.torch import load_file
 
         try:
-            return load_file(path)
+            found: object = load_file(path)
         except SafetensorError as error:
             raise InputError(f'"{path}" is not a safetensors file: {error}') from error
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        msg = f'"{path}" cannot be read as plain tensors: save its state_dict() as .safetensors'
-        raise InputError(msg) from error
+    else:
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            msg = f'"{path}" cannot be read as plain tensors: save its state_dict() as .safetensors'
+            raise InputError(msg) from error
     for key in ("state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]

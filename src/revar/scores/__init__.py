@@ -32,7 +32,7 @@ def available(predictions: Predictions, fitted: Fitted) -> tuple[str, ...]:
         lacking |= {"dropout_entropy", "dropout_variance", "mutual_information", "mcd"}
     if "uscore" not in predictions.columns:
         lacking.add("uscore")
-    if fitted.fusion is None:
+    if fitted.fusion is None or lacking & set(fitted.fusion.features):
         lacking.add("fused")
     return tuple(entry.name for entry in SCORES if entry.name not in lacking)
 

@@ -5,7 +5,7 @@ What is fitted is fitted on the tune split and saved with the run, as `Fitted`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -92,6 +92,9 @@ def fused(predictions: Predictions, fitted: Fitted) -> NDArray[np.float64]:
     if fitted.fusion is None:
         raise InputError("this run has no tune split, so nothing was fused: use another score")
     features = fusion_features(predictions, fitted)
+    lacking = [name for name in fitted.fusion.features if name not in features]
+    if lacking:
+        raise InputError(f"the fused score needs {', '.join(lacking)}, which is missing here")
     total = np.full(len(predictions), fitted.fusion.intercept)
     for name, value in zip(fitted.fusion.features, fitted.fusion.coefficients, strict=True):
         total += value * features[name]
@@ -135,8 +138,11 @@ def fit_fusion(tune: Predictions, fitted: Fitted) -> Fusion:
         return softmax_alone(f"{errors} errors among {n} tune examples are too few to learn from")
     matrix = np.stack([features[name] for name in names], axis=1)
     centre, spread = matrix.mean(axis=0), matrix.std(axis=0)
-    # A feature made larger is shrunk less.
-    stretch = np.where(np.array(names) == "softmax", _FREE, 1.0) / np.where(spread > 0, spread, 1.0)
+    # The spread of a constant is a rounding error, so whether a feature varies is asked exactly.
+    varies = (np.ptp(matrix, axis=0) > 0) & (spread > 0)
+    # A feature made larger is shrunk less; one that does not vary is left out.
+    free = np.where(np.array(names) == "softmax", _FREE, 1.0)
+    stretch = np.where(varies, free, 0.0) / np.where(varies, spread, 1.0)
     scaled = (matrix - centre) * stretch
     weights = rising_logistic(scaled, wrong, _chosen_strength(scaled, wrong))
     coefficients = weights[1:] * stretch
@@ -169,13 +175,14 @@ def rising_logistic(
     """
     from scipy.optimize import minimize
 
-    design = np.column_stack([np.ones(len(x)), x])
+    columns = np.concatenate([np.ones((1, len(x))), x.T])
 
     def objective(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        z = design @ weights
+        # Sums, not matrix products: for a handful of columns the threads of BLAS cost seconds.
+        z = (columns * weights[:, None]).sum(axis=0)
         penalised = np.r_[0.0, weights[1:]]
-        value = np.logaddexp(0.0, z).sum() - y @ z + penalised @ penalised / (2 * strength)
-        slope = design.T @ (expit(z) - y) + penalised / strength
+        value = (np.logaddexp(0.0, z) - y * z).sum() + (penalised**2).sum() / (2 * strength)
+        slope = (columns * (expit(z) - y)).sum(axis=1) + penalised / strength
         return value / len(x), slope / len(x)
 
     share = y.mean()
@@ -198,7 +205,7 @@ def _chosen_strength(x: NDArray[np.float64], wrong: NDArray[np.float64]) -> floa
     for i, strength in enumerate(_STRENGTHS):
         for j, (fit, held) in enumerate(folds):
             weights = rising_logistic(x[fit], wrong[fit], strength)
-            z = weights[0] + x[held] @ weights[1:]
+            z = weights[0] + (x[held] * weights[1:]).sum(axis=1)
             losses[i, j] = (np.logaddexp(0.0, z) - wrong[held] * z).mean()
     best = int(losses.mean(axis=1).argmin())
     excess = losses - losses[best]
@@ -218,11 +225,7 @@ def fit_scores(
     Without a tune split nothing is fused, and a run whose default is ``fused`` uses softmax.
     """
     side, note = fit_orientation(tune, orientation)
-    fallback = "softmax" if default_score == "fused" and tune is None else default_score
-    fitted = Fitted(default_score=fallback, orientation=side, orientation_note=note)
+    fitted = Fitted(default_score=default_score, orientation=side, orientation_note=note)
     if tune is None:
-        return fitted
-    fusion = fit_fusion(tune, fitted)
-    return Fitted(
-        default_score=default_score, orientation=side, orientation_note=note, fusion=fusion
-    )
+        return replace(fitted, default_score="softmax") if default_score == "fused" else fitted
+    return replace(fitted, fusion=fit_fusion(tune, fitted))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from revar.predictions import Predictions
 
@@ -20,9 +21,7 @@ def log_odds(logits: NDArray[np.floating]) -> NDArray[np.float64]:
     top = z[rows, where]
     others = z.copy()
     others[rows, where] = -np.inf
-    best = others.max(axis=1)
-    rest = np.log(np.exp(others - best[:, None]).sum(axis=1))
-    result: NDArray[np.float64] = top - best - rest
+    result: NDArray[np.float64] = top - logsumexp(others, axis=1)
     return result
 
 

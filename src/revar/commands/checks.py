@@ -1,0 +1,50 @@
+"""What can be found wrong before anything heavy is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from revar.errors import InputError, unknown
+from revar.registry import DATASETS, METHODS, find
+
+
+def check_method(name: str) -> None:
+    """Refuse a method that is not registered."""
+    find("method", name, METHODS)
+
+
+def check_data(spec: str) -> None:
+    """Refuse a SPEC that names nothing."""
+    names = [entry.name for entry in DATASETS]
+    if spec.partition(":")[0] in names or Path(spec).exists():
+        return
+    # What looks like a path is one; anything else was meant to be a name.
+    if Path(spec).suffix or len(Path(spec).parts) != 1:
+        raise InputError(f'no data at "{spec}"')
+    raise unknown("dataset", spec, names)
+
+
+def check_run(path: Path) -> None:
+    """Refuse a folder that is no run."""
+    if not path.exists():
+        raise InputError(f'no run at "{path}"')
+    if not (path / "recipe.json").is_file():
+        raise InputError(f'"{path}" is no run: it has no recipe.json')
+
+
+def check_unused(path: Path) -> None:
+    """Refuse to write where something is."""
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise InputError(f'"{path}" is a file: choose another --out')
+    if (path / "recipe.json").exists():
+        raise InputError(f'"{path}" holds a run already: use --resume, or choose another --out')
+    if any(path.iterdir()):
+        raise InputError(f'"{path}" exists and is not empty: choose another --out')
+
+
+def check_coverage(coverage: float | None) -> None:
+    """Refuse a coverage that is no share."""
+    if coverage is not None and not 0.0 < coverage <= 1.0:
+        raise InputError(f"coverage is {coverage}, it must be in (0, 1]")

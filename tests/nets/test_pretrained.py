@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from revar.errors import InputError
+from revar.nets.base import Dropout
+from revar.nets.convolutional import resnet20
+from revar.nets.dense import mlp
+from revar.nets.pretrained import load_pretrained, read_weights
+
+
+def store(content: object, path: Path) -> None:
+    """A torch checkpoint, as other people write them."""
+    torch.save(content, path)  # noqa: TID251
+
+
+def net(classes: int = 3, width: int = 16, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return mlp((5,), classes, Dropout(), width=width)
+
+
+def same(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
+
+
+def wrapped(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {f"{prefix}{key}": value for key, value in state.items()}
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "plain", "state_dict", "model", "both"])
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_weights_come_back_from_every_kind_of_file(tmp_path: Path, kind: str, prefix: str) -> None:
+    state = net(seed=1).state_dict()
+    named = wrapped(state, prefix)
+    path = tmp_path / ("w.safetensors" if kind == "safetensors" else "w.pth")
+    if kind == "safetensors":
+        save_file(named, path)
+    elif kind == "plain":
+        store(named, path)
+    elif kind == "both":
+        store({"state_dict": {"model": named}}, path)
+    else:
+        store({kind: named, "epoch": 7, "best": 0.9}, path)
+    assert same(read_weights(path), state)
+    fresh = net(seed=2)
+    load_pretrained(fresh, path)
+    assert same(fresh.state_dict(), state)
+
+
+def test_values_that_are_no_tensors_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "w.pth"
+    store({"weight": torch.ones(2), "epoch": 3, "note": "hello"}, path)
+    assert list(read_weights(path)) == ["weight"]
+
+
+def test_a_head_of_another_size_is_left_new(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    old = net(classes=10, seed=1).state_dict()
+    save_file(old, path)
+    fresh = net(classes=3, seed=2)
+    before = {key: value.clone() for key, value in fresh.state_dict().items()}
+    load_pretrained(fresh, path)
+    for key, value in fresh.state_dict().items():
+        expected = before[key] if key.startswith("head") else old[key]
+        assert torch.equal(value, expected), key
+
+
+def test_the_file_of_another_network_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_file(net(width=32, seed=1).state_dict(), path)
+    fresh = net(seed=2)
+    before = {key: value.clone() for key, value in fresh.state_dict().items()}
+    total = sum(value.numel() for value in before.values())
+    with pytest.raises(InputError, match=rf"fits .* of the {total:,} values of SplitClassifier"):
+        load_pretrained(fresh, path)
+    assert same(fresh.state_dict(), before)
+
+
+def test_less_than_half_of_the_values_is_another_network(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    module = nn.Sequential(nn.Linear(10, 10, bias=False), nn.Linear(10, 11, bias=False))
+    save_file({"0.weight": torch.ones(10, 10)}, path)
+    with pytest.raises(InputError, match="fits 100 of the 210 values"):
+        load_pretrained(module, path)
+    save_file({"1.weight": torch.ones(11, 10)}, path)
+    load_pretrained(module, path)
+    assert torch.equal(module.state_dict()["1.weight"], torch.ones(11, 10))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(torch.ones(3), "holds Tensor, not named tensors"), ({"epoch": 3}, "holds no tensors")],
+)
+def test_a_checkpoint_without_named_tensors_is_refused(
+    tmp_path: Path, content: Any, message: str
+) -> None:
+    path = tmp_path / "w.pth"
+    store(content, path)
+    with pytest.raises(InputError, match=message):
+        read_weights(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "gone.pth", tmp_path):
+        with pytest.raises(InputError, match=f'no weights file at "{path}"'):
+            read_weights(path)
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pth", "w.bin"])
+@pytest.mark.parametrize("content", [b"", b"hello, I am not a file of weights"])
+def test_what_is_no_file_of_weights_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=name):
+        read_weights(path)
+
+
+def test_code_in_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
+    mark = tmp_path / "it ran"
+    path = tmp_path / "w.pth"
+    path.write_bytes(f"cposix\nmkdir\n(V{mark}\ntR.".encode())
+    with pytest.raises(InputError, match=r"cannot be read as plain tensors.*\.safetensors"):
+        read_weights(path)
+    assert not mark.exists()
+
+
+class Trap:
+    """Leaves a mark if it is ever unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+def test_code_beside_the_weights_is_refused_and_not_run(tmp_path: Path) -> None:
+    mark = tmp_path / "it ran"
+    path = tmp_path / "w.pth"
+    store({"state_dict": net().state_dict(), "extra": Trap(mark)}, path)
+    with pytest.raises(InputError, match="cannot be read as plain tensors"):
+        load_pretrained(net(), path)
+    assert not mark.exists()
+    # The trap is a working one.
+    torch.load(path, weights_only=False)
+    assert mark.exists()
+
+
+def test_a_whole_network_is_refused_though_it_holds_weights(tmp_path: Path) -> None:
+    path = tmp_path / "w.pth"
+    store(net(), path)
+    with pytest.raises(InputError, match=r"save its state_dict\(\) as \.safetensors"):
+        read_weights(path)
+
+
+# --- real files
+
+
+class Block(nn.Module):
+    """A residual block by the names of the published CIFAR-10 weights."""
+
+    def __init__(self, n_in: int, n_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n_out)
+        self.conv2 = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n_out)
+        self.stride, self.more = stride, n_out - n_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        kept = x[:, :, :: self.stride, :: self.stride]
+        return F.relu(y + F.pad(kept, (0, 0, 0, 0, self.more // 2, self.more // 2)))
+
+
+class Published(nn.Module):
+    """ResNet-20 by the names of the published CIFAR-10 weights."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.layer1 = nn.Sequential(*(Block(16, 16, 1) for _ in range(3)))
+        self.layer2 = nn.Sequential(Block(16, 32, 2), Block(32, 32, 1), Block(32, 32, 1))
+        self.layer3 = nn.Sequential(Block(32, 64, 2), Block(64, 64, 1), Block(64, 64, 1))
+        self.linear = nn.Linear(64, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.bn1(self.conv1(x)))
+        logits: Tensor = self.linear(self.layer3(self.layer2(self.layer1(y))).mean((2, 3)))
+        return logits
+
+
+def cifar_test(folder: Path, n: int) -> tuple[Tensor, Tensor]:
+    """The first test images, normalised as the weights expect, and their labels."""
+    with Image.open(folder / "cifar10" / "test_batch.webp") as image:
+        columns = image.width // 32
+        rows = -(-n // columns)
+        tiles = np.asarray(image.crop((0, 0, image.width, 32 * rows)))
+    x = tiles.reshape(rows, 32, columns, 32, 3).swapaxes(1, 2).reshape(-1, 32, 32, 3)[:n]
+    with np.load(folder / "cifar10" / "labels.npz") as labels:
+        y = torch.from_numpy(labels["test"][:n].astype(np.int64))
+    mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    scaled = (torch.from_numpy(x.copy()).float() / 255 - mean) / deviation
+    return scaled.movedim(-1, 1), y
+
+
+def published_file(folder: Path) -> Path:
+    return folder / "weights_cifar10_resnet" / "resnet20-12fca82f.th"
+
+
+def test_published_weights_are_read_through_their_wrapping(real_data: Path) -> None:
+    weights = read_weights(published_file(real_data))
+    assert not any(key.startswith("module.") for key in weights)
+    learned = [value for key, value in weights.items() if "running" not in key]
+    assert sum(value.numel() for value in learned) == 269_722
+
+
+def test_our_resnet20_is_the_published_one(real_data: Path) -> None:
+    """With the published weights it must classify as the published network does."""
+    theirs = Published()
+    load_pretrained(theirs, published_file(real_data))
+    weights = read_weights(published_file(real_data))
+    ours = resnet20((3, 32, 32), 10, Dropout())
+    names = [key for key in ours.state_dict() if "num_batches" not in key]
+    ours.load_state_dict(dict(zip(names, weights.values(), strict=True)), strict=False)
+    x, y = cifar_test(real_data, 500)
+    for net in (theirs, ours):
+        net.eval()
+    with torch.no_grad():
+        expected, got = theirs(x), ours(x)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+    # Its record says 91.78 % on all 10,000; four deviations of 500 draws.
+    assert (got.argmax(1) == y).double().mean() > 0.9178 - 4 * (0.9178 * 0.0822 / 500) ** 0.5
+
+
+def test_published_weights_start_a_network_with_another_head(real_data: Path) -> None:
+    network = Published(classes=1)
+    head = network.linear.weight.clone()
+    load_pretrained(network, published_file(real_data))
+    assert torch.equal(network.linear.weight, head)
+    weights = read_weights(published_file(real_data))
+    assert torch.equal(
+        network.layer3[2].state_dict()["conv2.weight"], weights["layer3.2.conv2.weight"]
+    )
+
+
+def test_published_weights_of_another_network_are_refused(real_data: Path) -> None:
+    path = real_data / "weights_efficientnet_lite0" / "efficientnet-lite0-57934424.pth"
+    with pytest.raises(InputError, match=r"fits 0 of the .* values .*another network"):
+        load_pretrained(resnet20((3, 32, 32), 10, Dropout()), path)
+    assert len(read_weights(path)) == 296

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from revar import metrics, scores
+from revar.errors import InputError, UndefinedMetricWarning
+from revar.evaluation import COVERAGES, evaluate, rows
+from revar.predictions import Predictions
+from revar.registry import SCORES
+from revar.scores.learned import Fitted, fit_scores
+from support.synthetic import of_logits, of_passes, with_errors
+from support.threads import one_thread
+
+PLAIN = Fitted(default_score="softmax")
+FIGURES = ["auarc", "aurc", "e_aurc", "augrc", "failure_auroc"]
+COVERAGE_KEYS = ["0.5", "0.6", "0.7", "0.8", "0.9", "1.0"]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+def full(seed: int = 0, n: int = 120) -> Predictions:
+    """Every part there is; the passes' mean and the deterministic pass sometimes disagree."""
+    rng = np.random.default_rng(seed)
+    samples = rng.normal(0, 2, (5, n, 3)) + rng.normal(0, 2, (n, 3))
+    predictions = of_passes(
+        samples,
+        logits=samples[0].astype(np.float32),
+        columns={"uscore": rng.normal(size=n).astype(np.float32)},
+    )
+    labels = np.where(rng.random(n) < 0.3, rng.integers(0, 3, n), predictions.predicted)
+    return replace(predictions, labels=labels)
+
+
+def bare(hits: list[bool]) -> Predictions:
+    """Two classes, gaps 1, 2, 3, ..; right or wrong as told."""
+    logits = np.array([[float(i + 1), 0.0] for i in range(len(hits))])
+    return of_logits(logits, labels=np.array([0 if hit else 1 for hit in hits]))
+
+
+# Keys -----------------------------------------------------------------------------------------
+
+
+def test_the_keys_are_those_documented_and_no_others() -> None:
+    predictions = full()
+    fitted = fit_scores(predictions, default_score="fused", orientation="high")
+    result = evaluate(predictions, fitted)
+    assert list(result) == ["n", "accuracy", "ece", "default_score", "scores"]
+    assert result["n"] == 120
+    assert type(result["n"]) is int
+    assert result["default_score"] == "fused"
+    assert list(result["scores"]) == [entry.name for entry in SCORES]
+    for figures in result["scores"].values():
+        assert list(figures) == [*FIGURES, "accuracy_at_coverage"]
+        assert list(figures["accuracy_at_coverage"]) == COVERAGE_KEYS
+        numbers = [figures[name] for name in FIGURES]
+        numbers += figures["accuracy_at_coverage"].values()
+        assert all(type(number) is float for number in numbers)
+
+
+def test_only_available_scores_are_listed() -> None:
+    assert list(evaluate(bare([True, False]), PLAIN)["scores"]) == ["softmax", "softmax_entropy"]
+
+
+# Values ---------------------------------------------------------------------------------------
+
+
+def test_values_by_hand() -> None:
+    # Softmax keeps the widest gap first: rows 3, 2, 1, 0, that is right, wrong, right, wrong.
+    # The figures of that order are worked out in tests/metrics/test_selective.py.
+    result = evaluate(bare([False, True, False, True]), PLAIN)
+    assert result["n"] == 4
+    assert result["accuracy"] == 0.5
+    softmax = result["scores"]["softmax"]
+    assert softmax["auarc"] == pytest.approx(2 / 3)
+    assert softmax["aurc"] == pytest.approx(1 / 3)
+    assert softmax["e_aurc"] == pytest.approx(1 / 8)
+    assert softmax["augrc"] == pytest.approx(3 / 16)
+    assert softmax["failure_auroc"] == pytest.approx(3 / 4)
+    # floor of 2, 2.4, 2.8, 3.2, 3.6 and 4 rows.
+    assert list(softmax["accuracy_at_coverage"].values()) == pytest.approx(
+        [1 / 2, 1 / 2, 1 / 2, 2 / 3, 2 / 3, 1 / 2]
+    )
+    # With two classes entropy ranks the same.
+    assert result["scores"]["softmax_entropy"] == softmax
+
+
+def test_ece_is_of_the_deterministic_probabilities_in_fifteen_bins() -> None:
+    # One row, wrong, with confidence sigmoid(1).
+    assert evaluate(bare([False]), PLAIN)["ece"] == pytest.approx(1 / (1 + np.exp(-1)))
+    predictions = full()
+    expected = metrics.ece(predictions.probabilities, predictions.labels, n_bins=15)
+    assert evaluate(predictions, PLAIN)["ece"] == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_figure_is_the_metric_of_that_score(seed: int) -> None:
+    predictions = full(seed)
+    fitted = fit_scores(predictions, default_score="fused", orientation="high")
+    result = evaluate(predictions, fitted)
+    for name, figures in result["scores"].items():
+        values = scores.uncertainty(predictions, name, fitted)
+        right = scores.correct(predictions, name)
+        for figure in FIGURES:
+            assert figures[figure] == getattr(metrics, figure)(values, right)
+        for coverage in COVERAGES:
+            expected = metrics.accuracy_at_coverage(values, right, coverage)
+            assert figures["accuracy_at_coverage"][str(coverage)] == expected
+
+
+def test_mcd_is_graded_by_its_own_predictions() -> None:
+    predictions = full()
+    plain = predictions.correct().mean()
+    by_mean = predictions.correct(by_dropout_mean=True).mean()
+    assert plain != by_mean
+    result = evaluate(predictions, PLAIN)
+    assert result["accuracy"] == plain
+    for name, figures in result["scores"].items():
+        full_coverage = figures["accuracy_at_coverage"]["1.0"]
+        assert full_coverage == (by_mean if name == "mcd" else plain)
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    predictions = with_errors(0, 200, evidence=1.0)
+    assert predictions.labels is not None
+    order = np.random.default_rng(1).permutation(200)
+    moved = of_logits(
+        predictions.logits[order],
+        labels=predictions.labels[order],
+        columns={"uscore": predictions.columns["uscore"][order]},
+    )
+    one, other = evaluate(predictions, PLAIN), evaluate(moved, PLAIN)
+    assert one["scores"] == other["scores"]
+    assert one["ece"] == pytest.approx(other["ece"], abs=1e-14)
+
+
+# Undefined ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("hit", "reason"), [(True, "no errors"), (False, "nothing right")])
+def test_an_undefined_figure_is_none_with_its_reason_and_no_warning(hit: bool, reason: str) -> None:
+    # Warnings are errors in these tests, so a warning that got out would fail.
+    result = evaluate(bare([hit] * 3), PLAIN)
+    for figures in result["scores"].values():
+        assert list(figures) == [*FIGURES, "failure_auroc_reason", "accuracy_at_coverage"]
+        assert figures["failure_auroc"] is None
+        expected = f"failure AUROC is undefined: {reason} among 3 examples"
+        assert figures["failure_auroc_reason"] == expected
+        assert figures["auarc"] == float(hit)
+        assert figures["e_aurc"] == 0.0
+    assert result["accuracy"] == float(hit)
+
+
+def test_a_figure_defined_for_mcd_alone_is_none_elsewhere() -> None:
+    predictions = replace(
+        bare([True, True]),
+        dropout_mean=np.array([[0.9, 0.1], [0.2, 0.8]]),
+        dropout_variance=np.array([0.1, 0.2]),
+        dropout_entropy=np.array([0.3, 0.5]),
+        dropout_expected_entropy=np.array([0.2, 0.3]),
+    )
+    result = evaluate(predictions, PLAIN)["scores"]
+    assert result["mcd"]["failure_auroc"] == 1.0
+    assert "failure_auroc_reason" not in result["mcd"]
+    assert result["softmax"]["failure_auroc"] is None
+
+
+def test_the_warning_is_still_given_outside() -> None:
+    evaluate(bare([True]), PLAIN)
+    with pytest.warns(UndefinedMetricWarning):
+        metrics.failure_auroc([0.1], [True])
+
+
+@pytest.mark.parametrize("predictions", [full(), bare([True]), bare([False] * 2)])
+def test_the_result_is_json_without_nan(predictions: Predictions) -> None:
+    fitted = fit_scores(predictions, default_score="fused", orientation="high")
+    result = evaluate(predictions, fitted)
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+
+
+# Refused --------------------------------------------------------------------------------------
+
+
+def test_a_set_without_labels_is_refused() -> None:
+    with pytest.raises(InputError, match="no labels"):
+        evaluate(of_logits([[1.0, 0.0]]), PLAIN)
+
+
+def test_nan_in_the_logits_is_refused_with_its_row() -> None:
+    predictions = bare([True, False, True])
+    predictions.logits[2] = np.nan
+    with pytest.raises(ValueError, match="first in row 2"):
+        evaluate(predictions, PLAIN)
+
+
+# Rows -----------------------------------------------------------------------------------------
+
+
+def test_rows_hold_every_figure_once() -> None:
+    predictions = full()
+    result = evaluate(predictions, PLAIN)
+    table = rows("test", result)
+    assert [row[:3] for row in table[:3]] == [
+        ("test", "", "n"),
+        ("test", "", "accuracy"),
+        ("test", "", "ece"),
+    ]
+    found = {(score, metric): value for _, score, metric, value in table}
+    assert len(found) == len(table) == 3 + len(result["scores"]) * (len(FIGURES) + 6)
+    assert {split for split, *_ in table} == {"test"}
+    assert found["", "n"] == 120
+    for name, figures in result["scores"].items():
+        for figure in FIGURES:
+            assert found[name, figure] == figures[figure]
+        for key in COVERAGE_KEYS:
+            at: Any = figures["accuracy_at_coverage"][key]
+            assert found[name, f"accuracy_at_coverage_{key}"] == at
+
+
+def test_rows_hold_none_for_what_is_undefined() -> None:
+    table = rows("test", evaluate(bare([True]), PLAIN))
+    assert ("test", "softmax", "failure_auroc", None) in table

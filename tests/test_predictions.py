@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+from scipy.special import log_softmax, softmax
+
+from revar.errors import InputError
+from revar.predictions import Predictions
+from support.properties import PROPERTY, Floats
+from support.synthetic import of_logits
+
+
+def everything(n: int = 9) -> Predictions:
+    rng = np.random.default_rng(0)
+    mean = rng.dirichlet(np.ones(4), n).astype(np.float32)
+    return Predictions(
+        index=rng.permutation(1000)[:n],
+        logits=rng.normal(0, 5, (n, 4)).astype(np.float32),
+        labels=rng.integers(0, 4, n),
+        dropout_mean=mean,
+        dropout_variance=rng.random(n).astype(np.float32),
+        dropout_entropy=rng.random(n),
+        dropout_expected_entropy=rng.random(n),
+        columns={"uscore": rng.normal(size=n).astype(np.float32), "weight": rng.random(n)},
+    )
+
+
+def same_bits(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return (
+        one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    )
+
+
+def assert_same(one: Predictions, other: Predictions) -> None:
+    for part in fields(Predictions):
+        if part.name != "columns":
+            assert same_bits(getattr(one, part.name), getattr(other, part.name)), part.name
+    assert set(one.columns) == set(other.columns)
+    for name in one.columns:
+        assert same_bits(one.columns[name], other.columns[name]), name
+
+
+# Probabilities --------------------------------------------------------------------------------
+
+
+@PROPERTY
+@given(
+    arrays(
+        np.float64,
+        st.tuples(st.integers(1, 6), st.integers(1, 5)),
+        elements=st.floats(-1e4, 1e4, allow_nan=False),
+    )
+)
+def test_probabilities_are_the_softmax(logits: Floats) -> None:
+    predictions = of_logits(logits)
+    np.testing.assert_allclose(
+        predictions.log_probabilities, log_softmax(logits, axis=1), rtol=1e-12, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        predictions.probabilities, softmax(logits, axis=1), rtol=1e-12, atol=1e-15
+    )
+    np.testing.assert_allclose(predictions.probabilities.sum(axis=1), 1)
+
+
+def test_huge_logits_overflow_nothing() -> None:
+    predictions = of_logits(np.array([[3e38, -3e38, 0.0], [1e4, 1e4, -1e4]], dtype=np.float32))
+    np.testing.assert_array_equal(predictions.probabilities, [[1, 0, 0], [0.5, 0.5, 0]])
+    assert predictions.log_probabilities.dtype == np.float64
+    assert np.isfinite(predictions.log_probabilities).all()
+
+
+def test_small_probabilities_keep_their_digits_as_logs() -> None:
+    # log p of the second class is -800 - log(1 + exp(-800)), where p itself is 0 in float64.
+    predictions = of_logits([[800.0, 0.0]])
+    assert predictions.probabilities[0, 1] == 0.0
+    assert predictions.log_probabilities[0, 1] == -800.0
+
+
+# Predicted and correct ------------------------------------------------------------------------
+
+
+def test_the_prediction_is_the_argmax_and_the_first_of_equals() -> None:
+    predictions = of_logits([[0.0, 2.0, 1.0], [5.0, 5.0, 5.0]])
+    assert predictions.predicted.tolist() == [1, 0]
+    assert len(predictions) == 2
+
+
+def test_correct_by_either_prediction() -> None:
+    predictions = of_logits(
+        [[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]],
+        labels=np.array([0, 1, 1]),
+        dropout_mean=np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]),
+    )
+    assert predictions.correct().tolist() == [True, False, True]
+    assert predictions.correct(by_dropout_mean=True).tolist() == [True, True, False]
+    assert predictions.correct().dtype == np.bool_
+
+
+@pytest.mark.parametrize("by_dropout_mean", [True, False])
+def test_without_labels_nothing_is_right_or_wrong(by_dropout_mean: bool) -> None:
+    with pytest.raises(InputError, match="no labels"):
+        of_logits([[1.0, 0.0]]).correct(by_dropout_mean=by_dropout_mean)
+
+
+def test_without_passes_there_is_no_mean_to_predict_by() -> None:
+    with pytest.raises(InputError, match="no dropout passes"):
+        of_logits([[1.0, 0.0]], labels=np.array([0])).correct(by_dropout_mean=True)
+
+
+# Files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "predictions",
+    [
+        everything(),
+        of_logits(np.zeros((3, 2), dtype=np.float32)),
+        of_logits(np.zeros((0, 2), dtype=np.float32), labels=np.zeros(0, dtype=np.int64)),
+        of_logits(
+            np.array([[np.nan, -0.0], [np.inf, 5e-324]]), columns={"a.b": np.array([1.0, 2.0])}
+        ),
+    ],
+    ids=["everything", "least", "no rows", "odd numbers"],
+)
+def test_what_is_saved_is_loaded_bit_by_bit(predictions: Predictions, tmp_path: Path) -> None:
+    path = tmp_path / "test.safetensors"
+    predictions.save(path)
+    loaded = Predictions.load(path)
+    assert_same(loaded, predictions)
+    # And once more, from what was loaded, to the same bytes.
+    again = tmp_path / "again.safetensors"
+    loaded.save(again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_views_are_saved_as_they_are_seen(tmp_path: Path) -> None:
+    base = everything(8)
+    predictions = Predictions(
+        index=base.index[::2],
+        logits=np.asfortranarray(base.logits)[::2],
+        columns={"uscore": base.columns["uscore"][::-2]},
+    )
+    predictions.save(tmp_path / "view.safetensors")
+    assert_same(Predictions.load(tmp_path / "view.safetensors"), predictions)
+
+
+def test_saving_again_replaces_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "test.safetensors"
+    everything().save(path)
+    fewer = of_logits(np.ones((2, 2)))
+    fewer.save(path)
+    assert_same(Predictions.load(path), fewer)
+
+
+def test_no_file_is_an_input_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r'no predictions at ".*absent\.safetensors"'):
+        Predictions.load(tmp_path / "absent.safetensors")
+
+
+@pytest.mark.parametrize("damage", ["empty", "text", "cut header", "cut data", "longer"])
+def test_a_damaged_file_is_an_input_error_that_names_it(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.safetensors"
+    everything().save(path)
+    whole = path.read_bytes()
+    broken = {
+        "empty": b"",
+        "text": b"index,logits\n0,1.5\n" * 20,
+        "cut header": whole[:50],
+        "cut data": whole[:-8],
+        "longer": whole + b"\0" * 8,
+    }
+    path.write_bytes(broken[damage])
+    with pytest.raises(InputError, match=r'broken\.safetensors" is damaged: '):
+        Predictions.load(path)
+
+
+@pytest.mark.parametrize("kept", ["index", "logits", "weight"])
+def test_a_safetensors_file_of_something_else_is_an_input_error(kept: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({kept: np.zeros((3, 2))}, path)
+    missing = "logits" if kept == "index" else "index"
+    with pytest.raises(InputError, match=rf'model\.safetensors" holds no .*"{missing}" is missing'):
+        Predictions.load(path)
