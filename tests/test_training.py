@@ -83,7 +83,7 @@ def test_class_weights_move_the_decision() -> None:
             backbone="linear",
             budget=Budget(epochs=20, batch_size=32),
             dropout=Dropout(rate=0.0),
-            class_weight=weight,  # type: ignore[arg-type]
+            class_weight=weight,
         )
         model = fit_model(chosen, data, device=torch.device("cpu"), observer=Silent())
         train = model.predictions["train"]

@@ -34,7 +34,8 @@ class Cycle:
         A round that has fewer left than asked for is not finished but begun anew.
         """
         if count > self.n:
-            return torch.cat([self.take(self.n), self.take(count - self.n)])
+            sizes = [self.n] * (count // self.n) + [count % self.n]
+            return torch.cat([self.take(size) for size in sizes if size])
         if self.position + count > self.n:
             self.round += 1
             self.position = 0

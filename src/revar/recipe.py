@@ -95,6 +95,8 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.method, Method):
+            raise InputError(f"method is {self.method!r}: a Method object is needed")
         fields.check(self)
         fields.require(0 <= self.test_passes != 1, self, "test_passes", "be 0, or 2 and more")
         fields.require(0 <= self.seed < 2**63, self, "seed", "be in [0, 2^63)")

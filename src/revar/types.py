@@ -131,8 +131,9 @@ class OuterResult:
 class Feeds(Protocol):
     """Where a method takes batches from that are not training batches."""
 
-    meta_size: int
-    """Examples in the meta set."""
+    @property
+    def meta_size(self) -> int:
+        """Examples in the meta set."""
 
     def meta(self, count: int) -> Batch:
         """The next examples of the meta set, all different if it has that many."""

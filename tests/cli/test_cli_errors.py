@@ -23,7 +23,15 @@ def archive(name: str = "d.npz", **arrays: object) -> Make:
 
 
 def text(name: str, content: str) -> Make:
-    return lambda: Path(name).write_text(content) and None
+    def make() -> None:
+        Path(name).write_text(content)
+
+    return make
+
+
+def used_folder() -> None:
+    Path("o").mkdir()
+    Path("o/x").touch()
 
 
 def nothing() -> None:
@@ -145,7 +153,7 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     "unknown list": (nothing, ["list", "method"], 'did you mean "methods"'),
     "out is a file": (text("f", "x"), ["train", "--data", "digits", "--out", "f"], '"f" is a file'),
     "out is not empty": (
-        lambda: (Path("o").mkdir(), Path("o/x").touch())[0],
+        used_folder,
         ["train", "--data", "digits", "--out", "o"],
         "not empty",
     ),

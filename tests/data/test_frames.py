@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,10 +7,7 @@ import torch
 from torch import Tensor
 
 from revar import fields
-from revar.data.files import read_csv
 from revar.data.frames import Column, FrameInputs
-from revar.data.inputs import fit_inputs
-from revar.data.source import Part
 from revar.errors import InputError
 
 
@@ -218,29 +213,3 @@ def test_columns_may_be_named_by_numbers() -> None:
 def test_no_rows_encode_to_no_rows() -> None:
     stored = FrameInputs.fit(frame())
     assert stored.encode(frame().iloc[:0]).shape == (0, 10)
-
-
-def test_hospitals_that_write_their_tables_differently_read_alike(real_data: Path) -> None:
-    """Cleveland has no gaps to speak of, Hungary and the VA leave whole columns out."""
-    folder = real_data / "heart_disease"
-    parts: dict[str, Part] = {
-        name: read_csv(folder / f"processed.{name}.csv", target="target", group=None).train
-        for name in ("cleveland", "hungarian", "switzerland", "va")
-    }
-    assert {name: len(part) for name, part in parts.items()} == {
-        "cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200,
-    }  # fmt: skip
-    stored = fit_inputs(parts["cleveland"].x, np.arange(303))
-    assert isinstance(stored, FrameInputs)
-    # "ca" and "thal" are the two columns of Cleveland with gaps.
-    assert [c.name for c in stored.columns if c.indicator] == ["ca", "thal"]
-    assert stored.shape == (15,)
-    for name, part in parts.items():
-        encoded = stored.encode(part.x)
-        assert torch.isfinite(encoded).all()
-        gaps = part.x["ca"].isna().to_numpy()
-        got = np.array(column(stored, encoded, "ca"))
-        np.testing.assert_array_equal(got[:, 1], gaps)
-        assert (got[gaps, 0] == parts["cleveland"].x["ca"].median()).all(), name
-        known = np.array(column(stored, encoded, "age"))[:, 0]
-        np.testing.assert_array_equal(known, part.x["age"])

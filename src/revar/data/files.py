@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revar.data.source import Part, Source
-from revar.errors import InputError
+from revar.errors import InputError, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +45,13 @@ def read_npz(path: Path) -> Source:
         if key not in arrays:
             found = ", ".join(arrays) or "nothing"
             raise InputError(f'"{path}" has no array "{key}" (it has {found})')
+
+    for key in arrays:
+        # A misspelt split would be left out in silence.
+        if key.startswith(("x_", "y_")) and key not in _KEYS:
+            raise unknown(f'array of "{path}"', key, _KEYS)
+        if key.startswith("y_") and f"x{key[1:]}" not in arrays:
+            raise InputError(f'"{path}" has "{key}" but no "x{key[1:]}"')
 
     def part(suffix: str) -> Part | None:
         if f"x{suffix}" not in arrays:

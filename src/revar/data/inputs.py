@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,10 +17,6 @@ from torch import Tensor
 from revar.data.frames import FrameInputs
 from revar.errors import InputError
 
-if TYPE_CHECKING:
-    pass
-
-Raw = "NDArray[Any] | Tensor | pd.DataFrame"
 Rows = NDArray[np.int64]
 
 
@@ -53,6 +49,9 @@ class ArrayInputs:
         x = _as_tensor(raw)
         if tuple(x.shape[1:]) != self.shape:
             msg = f"inputs of shape {tuple(x.shape[1:])}: this model was trained on {self.shape}"
+            raise InputError(msg)
+        if self.dtype == "float32" and x.dtype == torch.uint8 and x.ndim == 4:
+            msg = "images of whole numbers 0..255: this model was trained on float ones, scale them"
             raise InputError(msg)
         if self.dtype == "uint8" and x.dtype != torch.uint8:
             if x.numel() and (x.min() < 0 or x.max() > 255 or (x != x.round()).any()):

@@ -130,7 +130,8 @@ def load_inputs(spec: str, image_shape: tuple[int, ...] | None) -> Part:
         InputError: nothing there, or not of the kind the model reads.
     """
     path = Path(spec)
-    if not path.exists():
+    registered = spec.partition(":")[0] in [entry.name for entry in DATASETS]
+    if registered or not path.exists():
         part = evaluation_part(load_source(spec))
         return Part(part.x, names=part.names)
     if path.suffix == ".npz":
