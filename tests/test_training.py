@@ -127,7 +127,7 @@ def test_the_progress_line_shows_meta_loss_and_weights() -> None:
     figures = {
         "loss": 1.5, "accuracy": 0.5, "meta_loss": 0.25, "weight_mean": 1.0, "weight_spread": 0.1,
     }  # fmt: skip
-    assert describe(figures) == "loss 1.500 acc 50.0% meta 0.250 weights 1.00±0.10"
+    assert describe(figures) == "loss 1.500 acc 50.0% meta 0.250 w 1.00±0.10"
 
 
 @pytest.mark.parametrize(

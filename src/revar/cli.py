@@ -167,7 +167,9 @@ def train(
     if "test" in run.prediction_names():
         result = run_evaluate(run.path)
         _out.print(evaluation_table(result.name, result.figures))
-    _out.print(f"run   {run.path}", highlight=False)
+    else:
+        _note("the data has no test split: 'revar evaluate RUN --on DATA' gives figures")
+    _out.print(f"run   {run.path}", highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from torch import Tensor
 from revar.errors import InputError
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside the path, to the disk, then rename: a reader sees the old file or the new."""
     beside = path.with_name(f".{path.name}.new")
     write(beside)

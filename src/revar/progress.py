@@ -13,13 +13,12 @@ from typing import Self
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from revar.training import EpochRecord, Observer
 
@@ -54,13 +53,11 @@ class Bar:
         self._task: TaskID | None = None
         self._read_at = 0.0
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            # Eighty columns, meta-loss, weights and all.
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=8),
+            TextColumn("{task.fields[figures]}", table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(compact=True),
             console=console,
             disable=not console.is_terminal,
         )
@@ -90,7 +87,7 @@ class Bar:
             return
         self._read_at = now
         epoch = min(self._epochs, step * self._epochs // self._total + 1)
-        text = f"epoch {epoch}/{self._epochs} {describe(figures())}"
+        text = f"{epoch}/{self._epochs} {describe(figures())}"
         self._progress.update(self._task, completed=step, figures=text)
 
     def finished_epoch(self, record: EpochRecord) -> None:
@@ -107,13 +104,13 @@ def describe(figures: dict[str, float]) -> str:
     """Running figures in one short line.
 
     >>> describe({"loss": 0.5, "accuracy": 0.9, "weight_mean": 1.0, "weight_spread": 0.25})
-    'loss 0.500 acc 90.0% weights 1.00±0.25'
+    'loss 0.500 acc 90.0% w 1.00±0.25'
     """
     text = f"loss {figures['loss']:.3f} acc {figures['accuracy']:.1%}"
     if "meta_loss" in figures:
         text += f" meta {figures['meta_loss']:.3f}"
     if "weight_mean" in figures:
-        text += f" weights {figures['weight_mean']:.2f}±{figures['weight_spread']:.2f}"
+        text += f" w {figures['weight_mean']:.2f}±{figures['weight_spread']:.2f}"
     return text
 
 

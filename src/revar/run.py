@@ -26,6 +26,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ class RunFolder:
         last = self._checkpoints()
         if last:
             for name in ("optimiser.safetensors", "state.json"):
-                shutil.copyfile(last[-1] / name, self.path / name)
+                write_atomically(self.path / name, partial(shutil.copyfile, last[-1] / name))
         weights = {k: v.detach().cpu() for k, v in model.networks.state_dict().items()}
         write_tensors(self.path / "weights.safetensors", weights)
         described = {name: fields.to_json(getattr(model, name)) for name in ("inputs", "task")}

@@ -26,11 +26,10 @@ from revar.methods.reweighting import (
     MetaObjective,
     WeightNormalisation,
     evidence_for,
-    held_out_losses,
     linear_surrogate,
+    losses_of,
     normalise_weights,
     proximal_surrogate,
-    training_losses,
 )
 from revar.nets.base import Classifier
 from revar.nets.pretrained import load_pretrained
@@ -246,7 +245,7 @@ class ReVaR(Bilevel):
         else:
             meta_loss = objective.labelled(networks, task, meta, unlabelled)
 
-        train = training_losses(networks, task, batch)
+        train = losses_of(networks, task, batch, training=True)
         if self.candidates == "held_out":
             scored = []
             weights = self._weights(networks, batch.x)
@@ -285,7 +284,7 @@ class ReVaR(Bilevel):
     ) -> Losses | None:
         if held_out is None:
             return None
-        fresh = held_out_losses(networks, task, held_out)
+        fresh = losses_of(networks, task, held_out, training=False)
         if self.candidates == "held_out":
             return fresh
         return lambda params: torch.cat([train(params), fresh(params)])

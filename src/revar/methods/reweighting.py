@@ -76,23 +76,20 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
         return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
 
 
-def training_losses(networks: Networks, task: Task, batch: Batch) -> Losses:
-    """Losses of a batch as the training step sees them: dropout on, batch norm by the batch."""
+def losses_of(networks: Networks, task: Task, batch: Batch, *, training: bool) -> Losses:
+    """The losses of a batch as a function of the classifier's parameters.
+
+    Args:
+        networks: with the classifier.
+        task: defines the loss.
+        batch: the examples.
+        training: as the training step sees them, dropout on and batch norm by the batch; else a
+            deterministic pass, for examples the classifier is not trained on.
+    """
     classifier = networks.classifier
 
     def losses(params: Params) -> Tensor:
-        with mode(classifier, dropout=True, statistics=False):
-            return task.losses(call(classifier, params, batch.x), batch.y)
-
-    return losses
-
-
-def held_out_losses(networks: Networks, task: Task, batch: Batch) -> Losses:
-    """Losses of examples the classifier is not trained on: a deterministic pass."""
-    classifier = networks.classifier
-
-    def losses(params: Params) -> Tensor:
-        with mode(classifier, dropout=False, statistics=True):
+        with mode(classifier, dropout=training, statistics=not training):
             return task.losses(call(classifier, params, batch.x), batch.y)
 
     return losses
@@ -127,7 +124,7 @@ class MetaObjective:
 
         def objective(params: Params) -> Tensor:
             if self.variance_weight == 0 and self.prediction == "deterministic":
-                return held_out_losses(networks, task, meta)(params).mean()
+                return losses_of(networks, task, meta, training=False)(params).mean()
             assert networks.sampler is not None
             logits, samples = networks.sampler.run(x, self.passes, params)
             if self.prediction == "dropout_mean":
