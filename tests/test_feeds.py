@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from revar.data.augment import Augment
-from revar.feeds import Cycle, ResidentFeeds
+from revar.feeds import Cycle, DataFeeds
 from revar.nets.normalise import Normalise
 
 CPU = torch.device("cpu")
@@ -21,8 +21,8 @@ def rows(n: int, offset: int = 0) -> tuple[Tensor, Tensor]:
 
 def feeds(
     n: int = 50, *, meta: int = 12, unlabelled: int = 7, batch: int = 16, seed: int = 0
-) -> ResidentFeeds:
-    return ResidentFeeds(
+) -> DataFeeds:
+    return DataFeeds(
         rows(n), rows(meta, 1000), rows(unlabelled, 2000)[0],
         normalise=nn.Identity(), augment=Augment(), batch_size=batch, seed=seed, device=CPU,
     )  # fmt: skip
@@ -45,7 +45,7 @@ def test_an_epoch_visits_every_example_once_in_batches_of_nearly_one_size(
         assert torch.equal(each.y, each.index % 3)
 
 
-def order(source: ResidentFeeds, number: int) -> list[int]:
+def order(source: DataFeeds, number: int) -> list[int]:
     return torch.cat([batch.index for batch in source.epoch(number)]).tolist()
 
 
@@ -106,7 +106,7 @@ def test_only_training_batches_are_augmented_and_all_are_normalised() -> None:
     x[:20] = 100
     y = torch.zeros(40, dtype=torch.long)
     normalise = Normalise.fitted(x)
-    source = ResidentFeeds(
+    source = DataFeeds(
         (x, y), (x, y), x,
         normalise=normalise, augment=Augment(pad=2), batch_size=10, seed=0, device=CPU,
     )  # fmt: skip

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from scipy.special import log_softmax, softmax
 
 from revar.errors import InputError
@@ -133,46 +132,27 @@ def test_without_passes_there_is_no_mean_to_predict_by() -> None:
     ],
     ids=["everything", "least", "no rows", "odd numbers"],
 )
-def test_what_is_saved_is_loaded_bit_by_bit(predictions: Predictions, tmp_path: Path) -> None:
-    path = tmp_path / "test.safetensors"
-    predictions.save(path)
-    loaded = Predictions.load(path)
+def test_what_is_saved_is_loaded_bit_by_bit(predictions: Predictions) -> None:
+    data = predictions.to_bytes()
+    loaded = Predictions.from_bytes(data, "p")
     assert_same(loaded, predictions)
     # And once more, from what was loaded, to the same bytes.
-    again = tmp_path / "again.safetensors"
-    loaded.save(again)
-    assert again.read_bytes() == path.read_bytes()
+    assert loaded.to_bytes() == data
 
 
-def test_views_are_saved_as_they_are_seen(tmp_path: Path) -> None:
+def test_views_are_saved_as_they_are_seen() -> None:
     base = everything(8)
     predictions = Predictions(
         index=base.index[::2],
         logits=np.asfortranarray(base.logits)[::2],
         columns={"uscore": base.columns["uscore"][::-2]},
     )
-    predictions.save(tmp_path / "view.safetensors")
-    assert_same(Predictions.load(tmp_path / "view.safetensors"), predictions)
-
-
-def test_saving_again_replaces_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "test.safetensors"
-    everything().save(path)
-    fewer = of_logits(np.ones((2, 2)))
-    fewer.save(path)
-    assert_same(Predictions.load(path), fewer)
-
-
-def test_no_file_is_an_input_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r'no predictions at ".*absent\.safetensors"'):
-        Predictions.load(tmp_path / "absent.safetensors")
+    assert_same(Predictions.from_bytes(predictions.to_bytes(), "p"), predictions)
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "cut header", "cut data", "longer"])
-def test_a_damaged_file_is_an_input_error_that_names_it(damage: str, tmp_path: Path) -> None:
-    path = tmp_path / "broken.safetensors"
-    everything().save(path)
-    whole = path.read_bytes()
+def test_a_damaged_file_is_an_input_error_that_names_it(damage: str) -> None:
+    whole = everything().to_bytes()
     broken = {
         "empty": b"",
         "text": b"index,logits\n0,1.5\n" * 20,
@@ -180,15 +160,19 @@ def test_a_damaged_file_is_an_input_error_that_names_it(damage: str, tmp_path: P
         "cut data": whole[:-8],
         "longer": whole + b"\0" * 8,
     }
-    path.write_bytes(broken[damage])
-    with pytest.raises(InputError, match=r'broken\.safetensors" is damaged: '):
-        Predictions.load(path)
+    with pytest.raises(InputError, match=r'"broken\.safetensors" is damaged: '):
+        Predictions.from_bytes(broken[damage], "broken.safetensors")
 
 
 @pytest.mark.parametrize("kept", ["index", "logits", "weight"])
-def test_a_safetensors_file_of_something_else_is_an_input_error(kept: str, tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    save_file({kept: np.zeros((3, 2))}, path)
+def test_a_safetensors_file_of_something_else_is_an_input_error(kept: str) -> None:
+    data = save({kept: np.zeros((3, 2))})
     missing = "logits" if kept == "index" else "index"
-    with pytest.raises(InputError, match=rf'model\.safetensors" holds no .*"{missing}" is missing'):
-        Predictions.load(path)
+    with pytest.raises(InputError, match=rf'"model" holds no .*"{missing}" is missing'):
+        Predictions.from_bytes(data, "model")
+
+
+def test_columns_of_different_lengths_are_damage() -> None:
+    data = save({"index": np.arange(3), "logits": np.zeros((2, 2))})
+    with pytest.raises(InputError, match='"p" is damaged: its columns have different lengths'):
+        Predictions.from_bytes(data, "p")

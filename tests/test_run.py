@@ -39,7 +39,7 @@ def test_a_run_is_a_folder(run: RunFolder) -> None:
     assert names == {
         "recipe.json", "model.json", "scores.json", "state.json", "provenance.json",
         "weights.safetensors", "optimiser.safetensors", "fingerprints.safetensors",
-        "metrics.csv", "log.jsonl",
+        "metrics.csv", "log.jsonl", "manifest.json", ".lock",
         *(f"predictions/{split}.safetensors" for split in ("train", "meta", "tune", "test")),
     }  # fmt: skip
 
@@ -207,8 +207,7 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
 def test_weights_of_another_network_are_refused(run: RunFolder, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run.path, copy)
-    recipe = json.loads((copy / "recipe.json").read_text())
-    recipe["backbone"] = "linear"
-    (copy / "recipe.json").write_text(json.dumps(recipe))
+    store = RunFolder(copy).store
+    store.write_json("recipe.json", {**store.read_json("recipe.json"), "backbone": "linear"})
     with pytest.raises(InputError, match="do not fit"):
         RunFolder(copy).load(device=CPU)

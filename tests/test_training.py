@@ -9,11 +9,13 @@ import torch
 
 from revar.data.source import Part, Source
 from revar.errors import InputError
-from revar.fitting import build_networks, fit_model, prepare
+from revar.fitting import build_networks, fit_model
 from revar.nets.base import Dropout
+from revar.optimisers import learning_rate, make_optimiser
+from revar.preparation import prepare
 from revar.progress import Log, Silent, describe
 from revar.recipe import Budget, Recipe, make_method
-from revar.training import EpochRecord, learning_rate, make_optimiser
+from revar.training import EpochRecord
 from revar.types import Task
 from support.problems import blobs, fit, recipe, source
 

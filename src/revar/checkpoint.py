@@ -51,7 +51,14 @@ def progress_of(state: TrainingState) -> tuple[Tensors, dict[str, Any]]:
     tensors["random.cpu"] = random.cpu
     if random.cuda is not None:
         tensors["random.cuda"] = random.cuda
-    return tensors, {"epoch": state.epoch, "feeds": state.feeds.state()}
+    tensors["epoch.sums"] = state.totals.sums.cpu()
+    plain = {
+        "epoch": state.epoch,
+        "step_in_epoch": state.step_in_epoch,
+        "seconds": state.seconds,
+        "feeds": state.feeds.state(),
+    }
+    return tensors, plain
 
 
 def restore(
@@ -63,7 +70,9 @@ def restore(
     if state.outer is not None:
         _load_optimiser(state.outer, tensors, "outer")
     state.feeds.load(plain["feeds"])
-    state.epoch = plain["epoch"]
+    state.epoch, state.step_in_epoch = plain["epoch"], plain["step_in_epoch"]
+    state.seconds = plain["seconds"]
+    state.totals.sums.copy_(tensors["epoch.sums"])
     cuda = tensors.get("random.cuda") if state.device.type == "cuda" else None
     RandomState(tensors["random.cpu"], cuda, state.device).restore()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ from revar.commands.checks import (
     check_run,
     check_unused,
 )
-from revar.errors import InputError
+from revar.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
     from revar.training import Observer
@@ -38,11 +40,16 @@ app = typer.Typer(
 _ClickException: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
+_arguments: list[str] = []
+"""What the user typed, to say it again."""
 _out = Console()
 _err = Console(stderr=True, soft_wrap=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+SkipUnreadable = Annotated[
+    bool, typer.Option("--skip-unreadable", help="Go on without images that cannot be read.")
+]
 Run = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
 
 
@@ -132,13 +139,17 @@ def train(
     group: Annotated[
         str | None, typer.Option(help="Column of a .csv whose rows stay in one split.")
     ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Column of a .csv that names image files.")
+    ] = None,
     meta: Annotated[str | None, typer.Option(help="A meta set of its own, as --data.")] = None,
     unlabelled: Annotated[str | None, typer.Option(help="Inputs without labels.")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any field of method or budget: --set interval=15."),
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with an unfinished run.")] = False,
+    skip_unreadable: SkipUnreadable = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")] = False,
     device: Device = "auto",
 ) -> None:
     """Train a classifier that can abstain and write its run folder.
@@ -157,13 +168,23 @@ def train(
     from revar.commands.evaluate import evaluate as run_evaluate
     from revar.commands.train import train as run_train
     from revar.report.terminal import evaluation_table
+    from revar.signals import Signals
+    from revar.training import InterruptedRun
 
-    with _watch(method) as observer:
-        run = run_train(
-            data, folder, method=method, backbone=backbone, epochs=epochs, seed=seed,
-            target=target, group=group, meta=meta, unlabelled=unlabelled, settings=settings,
-            resume=resume, device=device, observer=observer,
-        )  # fmt: skip
+    with Signals() as signals:
+        try:
+            with _watch(method) as observer:
+                run = run_train(
+                    data, folder, method=method, backbone=backbone, epochs=epochs, seed=seed,
+                    target=target, group=group, image=image, meta=meta,
+                    unlabelled=unlabelled, skip_unreadable=skip_unreadable,
+                    settings=settings, resume=resume, device=device, observer=observer,
+                    stop=signals.stop,
+                )  # fmt: skip
+        except InterruptedRun:
+            again = shlex.join([*_arguments, *([] if resume else ["--resume"])])
+            _note(f"stopped and saved; to go on: revar {again}")
+            raise typer.Exit(signals.exit_code) from None
     if "test" in run.prediction_names():
         result = run_evaluate(run.path)
         _out.print(evaluation_table(result.name, result.figures))
@@ -181,6 +202,7 @@ def evaluate(
     target: Annotated[
         str | None, typer.Option(help="Label column of a .csv; that of training if not given.")
     ] = None,
+    skip_unreadable: SkipUnreadable = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -190,7 +212,9 @@ def evaluate(
         check_data(on)
     from revar.commands.evaluate import evaluate as run_evaluate
 
-    result = run_evaluate(run, on=on, target=target, device=device)
+    result = run_evaluate(run, on=on, target=target, skip_unreadable=skip_unreadable, device=device)
+    if result.note:
+        _note(result.note)
     if as_json:
         _print_json(result.figures)
         return
@@ -216,6 +240,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write instead of the terminal.")
     ] = None,
+    skip_unreadable: SkipUnreadable = False,
     device: Device = "auto",
 ) -> None:
     """Labels, accept or abstain, and probabilities, as CSV.
@@ -230,7 +255,9 @@ def predict(
         raise InputError(f'"{out}" exists: choose another --out')
     from revar.commands.predict import predict as run_predict
 
-    table = run_predict(run, inputs, coverage=coverage, device=device)
+    table = run_predict(
+        run, inputs, coverage=coverage, skip_unreadable=skip_unreadable, device=device
+    )
     _note(table.note)
     if out is None:
         table.write(sys.stdout)
@@ -279,6 +306,22 @@ def _fail_usage(error: Any) -> int:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; its exit code. Bad input is one line on stderr and code 2."""
+    _arguments[:] = arguments
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DataWarning)
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, DataWarning):
+                _err.print(f"warning: {message}", style="yellow", highlight=False, markup=False)
+            else:
+                shown(message, category, *where)
+
+        warnings.showwarning = show
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="revar", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -290,7 +333,7 @@ def run(arguments: list[str]) -> int:
         where = f' "{error.filename}"' if error.filename else ""
         return _fail(f"{error.strerror or error}{where}")
     except (KeyboardInterrupt, typer.Abort):
-        _err.print("interrupted: the same command with --resume goes on", style="red")
+        _err.print("interrupted", style="red")
         return 130
 
 

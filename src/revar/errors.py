@@ -14,6 +14,10 @@ class InputError(ValueError):
     """
 
 
+class DataWarning(UserWarning):
+    """Something about the data that the caller should know; work goes on."""
+
+
 class UndefinedMetricWarning(UserWarning):
     """A figure has no value on this data; it is NaN and the message says why."""
 

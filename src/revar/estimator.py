@@ -272,7 +272,10 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         run = RunFolder(Path(folder))
         run.begin(self.model_.recipe, {"spec": "arrays"}, resume=False)
-        run.write(self.model_)
+        try:
+            run.write(self.model_)
+        finally:
+            run.end()
 
     @classmethod
     def load(

@@ -1,13 +1,16 @@
-"""Batches from data that lives on the device."""
+"""Batches: from data that lives on the device, or from a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from revar.data.augment import Augment
+from revar.data.stored import Lazy, Stored
 from revar.randomness import derive
 from revar.types import Batch
 
@@ -54,30 +57,34 @@ class Cycle:
         self._order = self._shuffled(self.round)
 
 
-class ResidentFeeds:
+class DataFeeds:
     """Training, meta and unlabelled batches, normalised, training ones augmented.
 
     An epoch visits every training example once, in batches whose sizes differ by at most one,
-    so that no last batch is too small for batch norm.
+    so that no last batch is too small for batch norm. Data in memory lives on the device; data
+    that is streamed is decoded by worker processes, ahead of time. Order, batches and
+    augmentation are the same for both.
     """
 
     def __init__(
         self,
-        train: tuple[Tensor, Tensor],
-        meta: tuple[Tensor, Tensor],
-        unlabelled: Tensor,
+        train: tuple[Stored, Tensor],
+        meta: tuple[Stored, Tensor],
+        unlabelled: Stored,
         *,
         normalise: nn.Module,
         augment: Augment,
         batch_size: int,
         seed: int,
         device: torch.device,
+        workers: int | None = None,
     ) -> None:
-        self._x, self._y = (part.to(device) for part in train)
-        self._meta_x, self._meta_y = (part.to(device) for part in meta)
-        self._unlabelled = unlabelled.to(device)
+        self._x, self._y = _on_device(train[0], device), train[1].to(device)
+        self._meta_x, self._meta_y = _on_device(meta[0], device), meta[1].to(device)
+        self._unlabelled = _on_device(unlabelled, device)
         self._normalise, self._augment = normalise, augment
         self._seed, self._device = seed, device
+        self._workers = min(8, os.cpu_count() or 1) if workers is None else workers
         self.meta_size, self.unlabelled_size = len(self._meta_x), len(self._unlabelled)
         self.steps_per_epoch = -(-len(self._x) // batch_size)
         self._cycles = {
@@ -87,6 +94,7 @@ class ResidentFeeds:
         }
 
     def _prepare(self, x: Tensor, *, augment: bool = False) -> Tensor:
+        x = x.to(self._device, non_blocking=True)
         if augment:
             x = self._augment(x)
         prepared: Tensor = self._normalise(x)
@@ -94,23 +102,42 @@ class ResidentFeeds:
             prepared = prepared.contiguous(memory_format=torch.channels_last)
         return prepared
 
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch; the same for the same seed and number."""
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch from one on; the same for the same seed and number."""
         generator = torch.Generator().manual_seed(derive(self._seed, "order", number))
-        order = torch.randperm(len(self._x), generator=generator).to(self._device)
-        for index in order.tensor_split(self.steps_per_epoch):
-            x = self._prepare(self._x[index], augment=True)
-            yield Batch(x, self._y[index], index)
+        order = torch.randperm(len(self._x), generator=generator)
+        batches = order.tensor_split(self.steps_per_epoch)[start:]
+        for index, x in zip(batches, self._read(batches), strict=True):
+            there = index.to(self._device)
+            yield Batch(self._prepare(x, augment=True), self._y[there], there)
+
+    def _read(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        if isinstance(self._x, Tensor):
+            for index in batches:
+                yield self._x[index.to(self._device)]
+            return
+        stream: DataLoader[Tensor] = DataLoader(
+            _Batches(self._x.in_worker() if self._workers else self._x, batches),
+            batch_size=None,
+            num_workers=self._workers,
+            pin_memory=self._device.type == "cuda",
+            # Its own generator: the loader must not draw from the one that dropout draws from.
+            generator=torch.Generator().manual_seed(0),
+        )
+        yield from stream
 
     def meta(self, count: int) -> Batch:
         """The next examples of the meta set."""
-        index = self._cycles["meta"].take(count).to(self._device)
-        return Batch(self._prepare(self._meta_x[index]), self._meta_y[index], index)
+        index = self._cycles["meta"].take(count)
+        there = index.to(self._device)
+        x = self._meta_x[there if isinstance(self._meta_x, Tensor) else index]
+        return Batch(self._prepare(x), self._meta_y[there], there)
 
     def unlabelled(self, count: int) -> Tensor:
         """The next unlabelled inputs."""
-        index = self._cycles["unlabelled"].take(count).to(self._device)
-        return self._prepare(self._unlabelled[index])
+        index = self._cycles["unlabelled"].take(count)
+        at_home = isinstance(self._unlabelled, Tensor)
+        return self._prepare(self._unlabelled[index.to(self._device) if at_home else index])
 
     def state(self) -> dict[str, dict[str, int]]:
         """Where the meta and unlabelled cycles stand."""
@@ -120,3 +147,20 @@ class ResidentFeeds:
         """Go on from there."""
         for name, cycle in self._cycles.items():
             cycle.load(state[name])
+
+
+def _on_device(x: Stored, device: torch.device) -> Stored:
+    return x.to(device) if isinstance(x, Tensor) else x
+
+
+class _Batches(Dataset[Tensor]):
+    """Whole batches as the items of a dataset, so that a worker decodes one at a time."""
+
+    def __init__(self, x: Lazy, batches: Sequence[Tensor]) -> None:
+        self.x, self.batches = x, batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> Tensor:
+        return self.x[self.batches[number]]

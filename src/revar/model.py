@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from revar.data.inputs import Inputs
 from revar.data.labels import Classes
+from revar.data.stored import Stored
 from revar.predictions import Predictions
 from revar.randomness import derive
 from revar.recipe import Recipe
@@ -58,7 +59,7 @@ class Model:
 
     def predict_encoded(
         self,
-        x: torch.Tensor,
+        x: Stored,
         labels: NDArray[np.int64] | None = None,
         index: NDArray[np.int64] | None = None,
     ) -> Predictions:

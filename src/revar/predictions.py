@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save
 from scipy.special import log_softmax
 
 from revar.errors import InputError
@@ -82,27 +81,29 @@ class Predictions:
         right: NDArray[np.bool_] = predicted == self.labels
         return right
 
-    def save(self, path: Path) -> None:
-        """Write a ``.safetensors`` file."""
+    def to_bytes(self) -> bytes:
+        """As the content of a ``.safetensors`` file."""
         arrays = {f"column.{name}": values for name, values in self.columns.items()}
         for name in _ARRAYS:
             value = getattr(self, name)
             if value is not None:
                 arrays[name] = value
-        save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, path)
+        return save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
 
     @classmethod
-    def load(cls, path: Path) -> Predictions:
-        """Read what `save` wrote.
+    def from_bytes(cls, data: bytes, path: str) -> Predictions:
+        """Read what `to_bytes` wrote.
+
+        Args:
+            data: the content of the file.
+            path: of the file, to be named if it is not one of ours.
 
         Raises:
-            InputError: no such file, or not one of ours.
+            InputError: it is not.
         """
         try:
-            arrays = load_file(path)
-        except FileNotFoundError as error:
-            raise InputError(f'no predictions at "{path}"') from error
-        except (SafetensorError, IsADirectoryError) as error:
+            arrays = load(data)
+        except SafetensorError as error:
             raise InputError(f'"{path}" is damaged: {error}') from error
         for name in ("index", "logits"):
             if name not in arrays:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -128,13 +129,23 @@ class Log:
 
     def finished_epoch(self, record: EpochRecord) -> None:
         """Append a line; an epoch that was logged and then trained again is logged once."""
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
-        kept = [line for line in lines if json.loads(line)["epoch"] < record.epoch]
+        lines = self._path.read_text().splitlines(keepends=True) if self._path.exists() else []
+        kept = [line for line in lines if _epoch_of(line) < record.epoch]
         if len(kept) < len(lines):
-            self._path.write_text("".join(f"{line}\n" for line in kept))
+            beside = self._path.with_name(f".{self._path.name}.new")
+            beside.write_text("".join(kept))
+            beside.replace(self._path)
         with self._path.open("a") as file:
             file.write(json.dumps(asdict(record)) + "\n")
             file.flush()
+
+
+def _epoch_of(line: str) -> float:
+    """The epoch a line speaks of; beyond all epochs for a line that was cut off."""
+    try:
+        return float(json.loads(line)["epoch"]) if line.endswith("\n") else math.inf
+    except (ValueError, KeyError, TypeError):
+        return math.inf
 
 
 class Both:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +49,28 @@ class RandomState:
         if self.cuda is None or other.cuda is None:
             return self.cuda is other.cuda
         return torch.equal(self.cuda, other.cuda)
+
+
+@contextmanager
+def repeatable(wanted: bool) -> Iterator[None]:
+    """Run a block with kernels that repeat bit by bit, if wanted; settings come back."""
+    if not wanted:
+        yield
+        return
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.deterministic,
+        torch.backends.cudnn.benchmark,
+    )
+    # Without this cuBLAS refuses to be deterministic; it is read when its first handle is made.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]
 
 
 @contextmanager

@@ -31,6 +31,11 @@ class Budget:
         gradient_clip: largest norm of the classifier's gradient; ``None`` leaves it.
         augment: of images: ``auto``, ``none``, ``shift`` or ``shift+flip``.
         precision: ``auto`` is bfloat16 autocast on GPUs, float32 elsewhere.
+        loader: ``resident`` keeps all data in memory, on the GPU if there is one; ``stream`` reads
+            and decodes it as it is needed; ``auto`` by its size. All give the same batches.
+        workers: processes that decode for ``stream``; ``None`` takes as many as there are cores,
+            eight at most.
+        deterministic: use only GPU kernels that repeat bit by bit; some are slower.
     """
 
     epochs: int = 30
@@ -44,6 +49,9 @@ class Budget:
     gradient_clip: float | None = 5.0
     augment: Literal["auto", "none", "shift", "shift+flip"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    loader: Literal["auto", "resident", "stream"] = "auto"
+    workers: int | None = None
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         fields.check(self)
@@ -58,6 +66,9 @@ class Budget:
         fields.require(0 <= self.lr_warmup < 1, self, "lr_warmup", "be in [0, 1)")
         for name in ("momentum", "weight_decay"):
             fields.require(getattr(self, name) >= 0, self, name, "not be negative")
+        fields.require(
+            self.workers is None or self.workers >= 0, self, "workers", "not be negative"
+        )
 
     def resolved(self, n_train: int) -> Budget:
         """The same with nothing left open, for a training split of this size."""

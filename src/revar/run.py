@@ -12,56 +12,51 @@
     metrics.csv              every figure of every labelled set
     log.jsonl                one line an epoch
     provenance.json          versions, hardware, date, command
+    manifest.json            a checksum of each of these
 
-While it trains, the last whole checkpoint lies in ``checkpoint-<epoch>/``.
+While it trains, the last whole checkpoint lies in ``checkpoint-<step>/``.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import platform
 import shutil
-import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from torch import nn
 
-from revar import __version__, fields
+from revar import fields
 from revar.checkpoint import progress_of, restore, weights_of
 from revar.data.frames import FrameInputs
 from revar.data.inputs import ArrayInputs, Inputs
 from revar.data.labels import Classes
 from revar.errors import InputError
 from revar.evaluation import evaluate, rows
-from revar.files import (
-    read_json,
-    read_tensors,
-    write_atomically,
-    write_json,
-    write_tensors,
-    write_text,
-)
 from revar.fitting import build_networks
 from revar.model import Model
 from revar.predictions import Predictions
+from revar.provenance import provenance
 from revar.recipe import Recipe
 from revar.scores.learned import Fitted
 from revar.selection import Threshold
 from revar.splits import Fingerprint
+from revar.store import MANIFEST, Store
 from revar.training import TrainingState
 from revar.types import Task
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a folder written now could not be read by an older version."""
+LOG = "log.jsonl"
 _INPUTS: dict[str, type[Inputs]] = {"array": ArrayInputs, "frame": FrameInputs}
+_EARLY = {".lock", MANIFEST, "provenance.json"}
+"""What may lie in the folder of a run that was killed before it had a recipe."""
 
 
 @dataclass
@@ -73,11 +68,17 @@ class RunFolder:
     """
 
     path: Path
+    _lock: FileLock | None = field(default=None, repr=False)
+
+    @property
+    def store(self) -> Store:
+        """Its files, checked."""
+        return Store(self.path)
 
     # While training -------------------------------------------------------------------------
 
     def begin(self, recipe: Recipe, data: dict[str, Any], *, resume: bool) -> None:
-        """Make the folder, or check that it holds the same run.
+        """Make the folder, or check that it holds the same run; then it is ours until `end`.
 
         Args:
             recipe: resolved.
@@ -87,73 +88,124 @@ class RunFolder:
         Raises:
             InputError: the folder is in use, or holds another run.
         """
-        chosen = {"format": FORMAT, **recipe.to_json(), "data": data}
-        if (self.path / "recipe.json").exists():
-            if not resume:
-                raise InputError(
-                    f'"{self.path}" holds a run already: use --resume or another --out'
-                )
-            there = read_json(self.path / "recipe.json")
-            difference = _first_difference(there, chosen)
-            if difference:
-                raise InputError(f'"{self.path}" holds another run: {difference}')
-            return
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise InputError(f'"{self.path}" exists and is not empty: choose another folder')
+        if (self.path / "recipe.json").exists() and not resume:
+            raise InputError(f'"{self.path}" holds a run already: use --resume or another folder')
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "provenance.json", provenance())
-        write_json(self.path / "recipe.json", chosen)
+        self._acquire()
+        if "recipe.json" in self.store.names():
+            self.check_same(recipe, data)
+            return
+        strange = {path.name for path in self.path.iterdir() if path.suffix != ".new"} - _EARLY
+        if strange:
+            raise InputError(f'"{self.path}" exists and is not empty: choose another folder')
+        self.store.write_json("provenance.json", provenance())
+        self.store.write_json("recipe.json", _chosen(recipe, data))
+
+    def check_same(self, recipe: Recipe, data: dict[str, Any]) -> None:
+        """Refuse to go on with a run of another recipe or on other data.
+
+        Raises:
+            InputError: naming the first field that differs.
+        """
+        difference = _first_difference(self.store.read_json("recipe.json"), _chosen(recipe, data))
+        if difference:
+            raise InputError(f'"{self.path}" holds another run: {difference}')
+
+    def _acquire(self, seconds: float = 0.0) -> None:
+        lock = FileLock(self.path / ".lock", timeout=seconds)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            msg = f'"{self.path}" is in use by another process: wait for it or use another folder'
+            raise InputError(msg) from error
+        except OSError as error:
+            raise InputError(f'cannot write "{self.path}": {error.strerror}') from error
+        self._lock = lock
+
+    @contextmanager
+    def held(self, seconds: float = 10.0) -> Iterator[None]:
+        """Have the folder to oneself for a short while, waiting for others that do the same.
+
+        Raises:
+            InputError: somebody else keeps it.
+        """
+        self._acquire(seconds)
+        try:
+            yield
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Let others have the folder; a process that dies does this too."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     @property
     def finished(self) -> bool:
         """Whether training and everything after it is done."""
-        return (self.path / "metrics.csv").exists()
+        return "metrics.csv" in self.store.names()
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.path.glob("checkpoint-*"))
 
     def save_checkpoint(self, state: TrainingState) -> None:
-        """Keep this state; the one before goes when this one is whole."""
+        """Keep this state; the one before goes when this one is whole.
+
+        Raises:
+            InputError: it cannot be written; the one before is still there.
+        """
         older = self._checkpoints()
-        target = self.path / f"checkpoint-{state.epoch:06d}"
+        target = self.path / f"checkpoint-{state.step:09d}"
+        if target.exists():
+            return
         beside = self.path / f".{target.name}.new"
         shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir()
-        _write_state(beside, state)
+        try:
+            beside.mkdir()
+            tensors, plain = progress_of(state)
+            store = Store(beside)
+            store.write_tensors("weights.safetensors", weights_of(state))
+            store.write_tensors("optimiser.safetensors", tensors)
+            store.write_json("state.json", plain)
+        except (InputError, OSError) as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            kept = "the last checkpoint is intact" if older else "there is no checkpoint yet"
+            raise InputError(f"{error}; {kept}, make room and use --resume") from error
         beside.replace(target)
         for path in older:
-            if path != target:
-                shutil.rmtree(path)
+            shutil.rmtree(path)
 
     def load_checkpoint(self, state: TrainingState) -> bool:
         """Bring a new state to the last checkpoint; whether there was one."""
         found = self._checkpoints()
         if not found:
             return False
-        last = found[-1]
-        weights = read_tensors(last / "weights.safetensors")
-        tensors = read_tensors(last / "optimiser.safetensors")
-        restore(state, weights, tensors, read_json(last / "state.json"))
+        store = Store(found[-1])
+        weights = store.read_tensors("weights.safetensors")
+        tensors = store.read_tensors("optimiser.safetensors")
+        restore(state, weights, tensors, store.read_json("state.json"))
         return True
 
     # When training is done ------------------------------------------------------------------
 
     def write(self, model: Model) -> None:
         """Write a trained model; its metrics come last and mark the run as finished."""
-        last = self._checkpoints()
+        store, last = self.store, self._checkpoints()
         if last:
             for name in ("optimiser.safetensors", "state.json"):
-                write_atomically(self.path / name, partial(shutil.copyfile, last[-1] / name))
+                store.write(name, Store(last[-1]).read(name))
         weights = {k: v.detach().cpu() for k, v in model.networks.state_dict().items()}
-        write_tensors(self.path / "weights.safetensors", weights)
+        store.write_tensors("weights.safetensors", weights)
         described = {name: fields.to_json(getattr(model, name)) for name in ("inputs", "task")}
         described["classes"] = list(model.classes.values)
-        write_json(self.path / "model.json", described)
-        write_json(self.path / "scores.json", fields.to_json(model.fitted))
+        store.write_json("model.json", described)
+        store.write_json("scores.json", fields.to_json(model.fitted))
         self.write_decisions(model)
-        (self.path / "predictions").mkdir(exist_ok=True)
         for name, predictions in model.predictions.items():
             self.write_predictions(name, predictions)
+        if (self.path / LOG).exists():
+            store.adopt(LOG)
         figures = [
             row
             for name, predictions in model.predictions.items()
@@ -168,46 +220,44 @@ class RunFolder:
         prints = {
             name: torch.from_numpy(print_.rows) for name, print_ in model.fingerprints.items()
         }
-        write_tensors(self.path / "fingerprints.safetensors", prints)
+        self.store.write_tensors("fingerprints.safetensors", prints)
         if model.threshold is not None:
-            write_json(self.path / "threshold.json", fields.to_json(model.threshold))
+            self.store.write_json("threshold.json", fields.to_json(model.threshold))
 
     def write_predictions(self, name: str, predictions: Predictions) -> None:
         """One file a set."""
-        (self.path / "predictions").mkdir(exist_ok=True)
-        write_atomically(self._predictions_path(name), predictions.save)
+        self.store.write(_predictions_file(name), predictions.to_bytes())
 
     def write_metrics(self, table: Iterable[tuple[str, str, str, float | None]]) -> None:
         """``metrics.csv``; figures of sets written before stay."""
         new = [[split, score, metric, _cell(value)] for split, score, metric, value in table]
-        path = self.path / "metrics.csv"
         old: list[list[str]] = []
-        if path.exists():
+        if self.finished:
             replaced = {row[0] for row in new}
-            with path.open(newline="", encoding="utf-8") as file:
-                old = [row for row in list(csv.reader(file))[1:] if row[0] not in replaced]
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+            text = self.store.read("metrics.csv").decode()
+            old = [row for row in list(csv.reader(io.StringIO(text)))[1:] if row[0] not in replaced]
+        written = io.StringIO()
+        writer = csv.writer(written, lineterminator="\n")
         writer.writerow(["split", "score", "metric", "value"])
         writer.writerows(old + new)
-        write_text(path, text.getvalue())
+        self.store.write("metrics.csv", written.getvalue().encode())
 
     # Afterwards -----------------------------------------------------------------------------
-
-    def _predictions_path(self, name: str) -> Path:
-        return self.path / "predictions" / f"{name}.safetensors"
 
     def predictions(self, name: str) -> Predictions:
         """The predictions on one set.
 
         Raises:
-            InputError: the run has none of that name.
+            InputError: the run has none of that name, or they are damaged.
         """
-        return Predictions.load(self._predictions_path(name))
+        file = _predictions_file(name)
+        return Predictions.from_bytes(self.store.read(file), str(self.path / file))
 
     def prediction_names(self) -> list[str]:
         """The sets there are predictions for."""
-        return sorted(path.stem for path in (self.path / "predictions").glob("*.safetensors"))
+        folder, suffix = "predictions/", ".safetensors"
+        listed = [name for name in self.store.names() if name.startswith(folder)]
+        return sorted(name.removeprefix(folder).removesuffix(suffix) for name in listed)
 
     def recipe(self) -> dict[str, Any]:
         """What ``recipe.json`` holds.
@@ -217,7 +267,7 @@ class RunFolder:
         """
         if not (self.path / "recipe.json").exists():
             raise InputError(f'"{self.path}" is no run: it has no recipe.json')
-        data: dict[str, Any] = read_json(self.path / "recipe.json")
+        data: dict[str, Any] = self.store.read_json("recipe.json")
         if data.get("format") != FORMAT:
             msg = f'"{self.path}" has format {data.get("format")}, this version reads {FORMAT}'
             raise InputError(msg)
@@ -225,7 +275,7 @@ class RunFolder:
 
     def fitted(self) -> Fitted:
         """What the tune split decided."""
-        return fields.from_json(Fitted, read_json(self.path / "scores.json"))
+        return fields.from_json(Fitted, self.store.read_json("scores.json"))
 
     def load(self, *, device: torch.device, module: nn.Module | None = None) -> Model:
         """The trained model.
@@ -246,16 +296,19 @@ class RunFolder:
         if recipe.backbone == "custom" and module is None:
             msg = f'"{self.path}" was trained with a network of your own: give it as backbone='
             raise InputError(msg)
-        described = read_json(self.path / "model.json")
+        store = self.store
+        described = store.read_json("model.json")
         task = fields.from_json(Task, described["task"])
         networks = build_networks(recipe, task, torch.zeros(2, *task.input_shape), module, device)
         try:
-            networks.load_state_dict(read_tensors(self.path / "weights.safetensors"))
+            networks.load_state_dict(store.read_tensors("weights.safetensors"))
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise InputError(f'the weights in "{self.path}" do not fit: {reason}') from error
-        tensors = read_tensors(self.path / "fingerprints.safetensors")
-        threshold = self.path / "threshold.json"
+        tensors = store.read_tensors("fingerprints.safetensors")
+        threshold = None
+        if "threshold.json" in store.names():
+            threshold = fields.from_json(Threshold, store.read_json("threshold.json"))
         return Model(
             recipe=recipe,
             task=task,
@@ -265,17 +318,16 @@ class RunFolder:
             fitted=self.fitted(),
             device=device,
             fingerprints={k: Fingerprint.of_rows(v.numpy()) for k, v in tensors.items()},
-            threshold=fields.from_json(Threshold, read_json(threshold))
-            if threshold.exists()
-            else None,
+            threshold=threshold,
         )
 
 
-def _write_state(folder: Path, state: TrainingState) -> None:
-    tensors, plain = progress_of(state)
-    write_tensors(folder / "weights.safetensors", weights_of(state))
-    write_tensors(folder / "optimiser.safetensors", tensors)
-    write_json(folder / "state.json", plain)
+def _chosen(recipe: Recipe, data: dict[str, Any]) -> dict[str, Any]:
+    return {"format": FORMAT, **recipe.to_json(), "data": data}
+
+
+def _predictions_file(name: str) -> str:
+    return f"predictions/{name}.safetensors"
 
 
 def _cell(value: float | None) -> str:
@@ -293,19 +345,3 @@ def _first_difference(there: dict[str, Any], here: dict[str, Any], path: str = "
         elif old != new:
             return f"its {path}{key} is {old!r}, not {new!r}"
     return ""
-
-
-def provenance() -> dict[str, Any]:
-    """Versions, hardware, date and command."""
-    cuda = torch.cuda.is_available()
-    return {
-        "revar": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "processor": torch.cuda.get_device_name() if cuda else platform.processor(),
-        "threads": torch.get_num_threads(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-    }

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from revar.data.stored import Stored
 from revar.functional import mode
 from revar.methods.base import Method
 from revar.predictions import Predictions
@@ -18,7 +19,7 @@ from revar.types import Networks
 def predict(
     networks: Networks,
     method: Method,
-    x: Tensor,
+    x: Stored,
     *,
     labels: NDArray[np.int64] | None = None,
     index: NDArray[np.int64] | None = None,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from revar import fields
+from revar.data.stored import Stored, scan
 from revar.errors import InputError
 from revar.randomness import derive
 
@@ -149,20 +149,9 @@ class Fingerprint:
     rows: NDArray[np.int64]
 
     @classmethod
-    def of(cls, x: Tensor) -> Fingerprint:
+    def of(cls, x: Stored) -> Fingerprint:
         """Of [n, ...] stored inputs; labels do not count."""
-        flat = x.detach().cpu().flatten(1).contiguous().numpy()
-        hashes = np.fromiter(
-            (
-                int.from_bytes(
-                    hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "little", signed=True
-                )
-                for row in flat
-            ),
-            dtype=np.int64,
-            count=len(flat),
-        )
-        return cls.of_rows(hashes)
+        return cls.of_rows(scan(x).hashes)
 
     @classmethod
     def of_rows(cls, rows: NDArray[np.int64]) -> Fingerprint:
@@ -170,14 +159,18 @@ class Fingerprint:
         ordered = np.sort(rows)
         return cls(hashlib.blake2b(ordered.tobytes(), digest_size=16).hexdigest(), ordered)
 
-    def share_within(self, other: Fingerprint) -> float:
-        """The share of these rows that ``other`` holds too.
+    def shared_with(self, other: Fingerprint) -> int:
+        """How many of these rows ``other`` holds too.
 
         Rows that occur more than once in ``other`` prove nothing and are not counted: tables of
         a few categories repeat rows by chance.
         """
         values, counts = np.unique(other.rows, return_counts=True)
-        return float(np.isin(self.rows, values[counts == 1]).mean()) if len(self.rows) else 0.0
+        return int(np.isin(self.rows, values[counts == 1]).sum())
+
+    def share_within(self, other: Fingerprint) -> float:
+        """The share of these rows that ``other`` holds too, see `shared_with`."""
+        return self.shared_with(other) / len(self.rows) if len(self.rows) else 0.0
 
 
 def refuse_reuse(new: Fingerprint, purpose: str, used: dict[str, Fingerprint]) -> None:

@@ -11,14 +11,18 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import Optimizer
 
 from revar.errors import InputError
-from revar.feeds import ResidentFeeds
+from revar.feeds import DataFeeds
 from revar.functional import mode
-from revar.methods.base import Bilevel, Method, OuterOptimiser, Plan
+from revar.methods.base import Bilevel, Method, Plan
+from revar.optimisers import learning_rate, make_optimiser, make_outer
 from revar.recipe import Budget
-from revar.types import Clock, Networks, Task
+from revar.types import Batch, Clock, Networks, Task
+
+CHECKPOINT_SECONDS = 600.0
+"""Longest time between two checkpoints, for epochs that take hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,40 @@ class Observer(Protocol):
         """After every epoch."""
 
 
+class Totals:
+    """Running sums of an epoch, kept on the device so that no step waits for it."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(8, dtype=torch.float64, device=device)
+
+    def add_step(self, loss: Tensor, hits: Tensor, n: int, weights: Tensor | None) -> None:
+        """Count a training step."""
+        new = [loss.detach().double() * n, hits.double(), torch.full_like(self.sums[0], n)]
+        if weights is None:
+            new += [torch.zeros_like(self.sums[0])] * 3
+        else:
+            w = weights.detach().double()
+            new += [w.sum(), w.square().sum(), torch.full_like(self.sums[0], n)]
+        self.sums[:6] += torch.stack(new)
+
+    def add_outer(self, meta_loss: Tensor) -> None:
+        """Count a meta step."""
+        self.sums[6] += meta_loss.double()
+        self.sums[7] += 1
+
+    def figures(self) -> dict[str, float]:
+        """The means so far; this waits for the device."""
+        loss, hits, n, w, w2, weighted, meta, outer = self.sums.tolist()
+        figures = {"loss": loss / max(n, 1), "accuracy": hits / max(n, 1)}
+        if outer:
+            figures["meta_loss"] = meta / outer
+        if weighted:
+            mean = w / weighted
+            figures["weight_mean"] = mean
+            figures["weight_spread"] = math.sqrt(max(w2 / weighted - mean**2, 0.0))
+        return figures
+
+
 @dataclass
 class TrainingState:
     """Everything a resumed run needs to end with the same bits."""
@@ -68,55 +106,21 @@ class TrainingState:
     networks: Networks
     optimiser: Optimizer
     outer: Optimizer | None
-    feeds: ResidentFeeds
+    feeds: DataFeeds
     device: torch.device
+    totals: Totals
     epoch: int = 0
+    step_in_epoch: int = 0
+    seconds: float = 0.0
 
-
-def learning_rate(budget: Budget, step: int, total: int) -> float:
-    """The classifier's learning rate at a step.
-
-    >>> budget = Budget(learning_rate=1.0, lr_warmup=0.0)
-    >>> [round(learning_rate(budget, step, 4), 3) for step in range(4)]
-    [1.0, 0.854, 0.5, 0.146]
-    """
-    highest = budget.learning_rate
-    assert highest is not None
-    rising = budget.lr_warmup * total
-    if step < rising:
-        return highest * (step + 1) / (rising + 1)
-    progress = (step - rising) / max(total - rising, 1)
-    if budget.schedule == "cosine":
-        return highest * (1 + math.cos(math.pi * progress)) / 2
-    if budget.schedule == "step":
-        return highest * (0.1 ** ((progress >= 0.5) + (progress >= 0.75)))
-    return highest
-
-
-def make_optimiser(budget: Budget, parameters: list[nn.Parameter]) -> Optimizer:
-    """The classifier's optimiser; biases and norms are not decayed."""
-    rate = budget.learning_rate
-    assert rate is not None
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": budget.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    if budget.optimiser == "sgd":
-        return SGD(groups, lr=rate, momentum=budget.momentum, nesterov=budget.momentum > 0)
-    return AdamW(groups, lr=rate)
-
-
-def make_outer(spec: OuterOptimiser, parameters: list[nn.Parameter]) -> Optimizer:
-    """The scorer's optimiser."""
-    decay = spec.weight_decay
-    if spec.name == "adam":
-        return Adam(parameters, lr=spec.learning_rate, weight_decay=decay)
-    return SGD(parameters, lr=spec.learning_rate, momentum=spec.momentum, weight_decay=decay)
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.epoch * self.feeds.steps_per_epoch + self.step_in_epoch
 
 
 def new_state(
-    method: Method, budget: Budget, networks: Networks, feeds: ResidentFeeds, device: torch.device
+    method: Method, budget: Budget, networks: Networks, feeds: DataFeeds, device: torch.device
 ) -> TrainingState:
     """The state before the first step.
 
@@ -135,7 +139,7 @@ def new_state(
     outer = None
     if isinstance(method, Bilevel) and networks.scorer is not None:
         outer = make_outer(method.outer, list(networks.scorer.parameters()))
-    return TrainingState(networks, optimiser, outer, feeds, device)
+    return TrainingState(networks, optimiser, outer, feeds, device, Totals(device))
 
 
 def autocast(budget: Budget, device: torch.device) -> AbstractContextManager[Any]:
@@ -144,77 +148,50 @@ def autocast(budget: Budget, device: torch.device) -> AbstractContextManager[Any
     return torch.autocast(device.type, torch.bfloat16, enabled=low)
 
 
-class _Totals:
-    """Running sums of an epoch, kept on the device so that no step waits for it."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(8, dtype=torch.float64, device=device)
-
-    def add_step(self, loss: Tensor, hits: Tensor, n: int, weights: Tensor | None) -> None:
-        new = [loss.detach().double() * n, hits.double(), torch.full_like(self.sums[0], n)]
-        if weights is None:
-            new += [torch.zeros_like(self.sums[0])] * 3
-        else:
-            w = weights.detach().double()
-            new += [w.sum(), w.square().sum(), torch.full_like(self.sums[0], n)]
-        self.sums[:6] += torch.stack(new)
-
-    def add_outer(self, meta_loss: Tensor) -> None:
-        self.sums[6] += meta_loss.double()
-        self.sums[7] += 1
-
-    def figures(self) -> dict[str, float]:
-        """The means so far; this waits for the device."""
-        loss, hits, n, w, w2, weighted, meta, outer = self.sums.tolist()
-        figures = {"loss": loss / max(n, 1), "accuracy": hits / max(n, 1)}
-        if outer:
-            figures["meta_loss"] = meta / outer
-        if weighted:
-            mean = w / weighted
-            figures["weight_mean"] = mean
-            figures["weight_spread"] = math.sqrt(max(w2 / weighted - mean**2, 0.0))
-        return figures
+class InterruptedRun(Exception):  # noqa: N818  (nothing went wrong: somebody asked for it)
+    """The run was asked to stop, and its state is kept."""
 
 
-def train_epoch(
-    state: TrainingState, method: Method, task: Task, budget: Budget, observer: Observer
-) -> EpochRecord:
-    """One epoch, from wherever the state is."""
-    networks, feeds = state.networks, state.feeds
+def train_step(
+    state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
+) -> float:
+    """One step, the outer one first where it is due; the learning rate it used."""
+    networks, feeds, totals = state.networks, state.feeds, state.totals
     total = budget.epochs * feeds.steps_per_epoch
-    totals, began = _Totals(state.device), time.perf_counter()
-    step = state.epoch * feeds.steps_per_epoch
-    lr = 0.0
-    parameters = [p for group in state.optimiser.param_groups for p in group["params"]]
-    for batch in feeds.epoch(state.epoch):
-        lr = learning_rate(budget, step, total)
-        clock = Clock(step=step, total=total, steps_per_epoch=feeds.steps_per_epoch, lr=lr)
-        if isinstance(method, Bilevel) and state.outer is not None and method.outer_due(clock):
-            with autocast(budget, state.device):
-                outer = method.outer_loss(networks, task, batch, feeds, clock)
-            state.outer.zero_grad()
-            outer.loss.backward()
-            state.outer.step()
-            totals.add_outer(outer.meta_loss)
-        with (
-            autocast(budget, state.device),
-            mode(networks.classifier, dropout=True, statistics=False),
-        ):
-            result = method.loss(networks, task, batch, clock)
-        for group in state.optimiser.param_groups:
-            group["lr"] = lr
-        state.optimiser.zero_grad()
-        result.loss.backward()
-        if budget.gradient_clip is not None:
-            nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
-        state.optimiser.step()
-        hits = (result.logits.detach().argmax(-1) == batch.y).sum()
-        totals.add_step(result.loss, hits, len(batch.y), result.weights)
-        step += 1
-        observer.stepped(step, totals.figures)
-    figures = totals.figures()
-    state.epoch += 1
-    return EpochRecord(
+    lr = learning_rate(budget, state.step, total)
+    clock = Clock(step=state.step, total=total, steps_per_epoch=feeds.steps_per_epoch, lr=lr)
+    if isinstance(method, Bilevel) and state.outer is not None and method.outer_due(clock):
+        with autocast(budget, state.device):
+            outer = method.outer_loss(networks, task, batch, feeds, clock)
+        state.outer.zero_grad()
+        outer.loss.backward()
+        state.outer.step()
+        totals.add_outer(outer.meta_loss)
+    with (
+        autocast(budget, state.device),
+        mode(networks.classifier, dropout=True, statistics=False),
+    ):
+        result = method.loss(networks, task, batch, clock)
+    for group in state.optimiser.param_groups:
+        group["lr"] = lr
+    state.optimiser.zero_grad()
+    result.loss.backward()
+    if budget.gradient_clip is not None:
+        parameters = [p for group in state.optimiser.param_groups for p in group["params"]]
+        nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
+    state.optimiser.step()
+    hits = (result.logits.detach().argmax(-1) == batch.y).sum()
+    totals.add_step(result.loss, hits, len(batch.y), result.weights)
+    state.step_in_epoch += 1
+    return lr
+
+
+def _end_epoch(state: TrainingState, lr: float) -> EpochRecord:
+    """Close the books of an epoch and open those of the next."""
+    figures = state.totals.figures()
+    step = state.step
+    state.epoch, state.step_in_epoch = state.epoch + 1, 0
+    record = EpochRecord(
         epoch=state.epoch,
         step=step,
         lr=lr,
@@ -223,8 +200,11 @@ def train_epoch(
         meta_loss=figures.get("meta_loss"),
         weight_mean=figures.get("weight_mean"),
         weight_spread=figures.get("weight_spread"),
-        seconds=time.perf_counter() - began,
+        seconds=state.seconds,
     )
+    state.totals.sums.zero_()
+    state.seconds = 0.0
+    return record
 
 
 def fit(
@@ -233,37 +213,49 @@ def fit(
     task: Task,
     budget: Budget,
     observer: Observer,
+    *,
     checkpoint: Callable[[TrainingState], None] | None = None,
-) -> list[EpochRecord]:
+    stop: Callable[[], bool] | None = None,
+) -> None:
     """Train until the budget is spent.
 
     Args:
-        state: new, or restored from a checkpoint.
+        state: new, or restored from a checkpoint, in the middle of an epoch too.
         method: how.
         task: what.
         budget: how long; resolved.
         observer: is told of every step and epoch.
-        checkpoint: is called after every epoch.
+        checkpoint: is called after every epoch, every ten minutes, and when asked to stop.
+        stop: is asked after every step.
 
     Raises:
+        InterruptedRun: it was asked to stop.
         InputError: the loss is no longer a number.
     """
-    observer.started(
-        step=state.epoch * state.feeds.steps_per_epoch,
-        total=budget.epochs * state.feeds.steps_per_epoch,
-        epochs=budget.epochs,
-    )
-    records = []
+    total = budget.epochs * state.feeds.steps_per_epoch
+    observer.started(step=state.step, total=total, epochs=budget.epochs)
+    keep = checkpoint or (lambda _: None)
+    kept_at = time.monotonic()
     while state.epoch < budget.epochs:
-        record = train_epoch(state, method, task, budget, observer)
+        lr, began = 0.0, time.perf_counter() - state.seconds
+        for batch in state.feeds.epoch(state.epoch, start=state.step_in_epoch):
+            lr = train_step(state, method, task, budget, batch)
+            state.seconds = time.perf_counter() - began
+            observer.stepped(state.step, state.totals.figures)
+            if stop is not None and stop():
+                keep(state)
+                raise InterruptedRun
+            if time.monotonic() - kept_at > CHECKPOINT_SECONDS:
+                keep(state)
+                kept_at = time.monotonic()
+        record = _end_epoch(state, lr)
         if not math.isfinite(record.loss):
             msg = (
                 f"training diverged in epoch {record.epoch}: the loss is {record.loss}; "
                 f"lower learning_rate (now {budget.learning_rate:g})"
             )
             raise InputError(msg)
-        records.append(record)
-        if checkpoint is not None:
-            checkpoint(state)
+        # The log first: an epoch that is trained again replaces its line, a lost one is lost.
         observer.finished_epoch(record)
-    return records
+        keep(state)
+        kept_at = time.monotonic()

@@ -12,9 +12,10 @@ import torch
 from revar.data.source import Part, Source
 from revar.errors import InputError
 from revar.evaluation import evaluate
-from revar.fitting import Prepared, fit_prepared, prepare
+from revar.fitting import fit_prepared
 from revar.metrics import auarc, failure_auroc
 from revar.model import Model
+from revar.preparation import Prepared, prepare
 from revar.progress import Silent
 from revar.registry import METHODS
 from revar.run import RunFolder
@@ -105,6 +106,7 @@ def test_a_resumed_run_ends_with_the_same_bits(name: str, after: int, tmp_path: 
     keeper = _FolderKeeper(tmp_path / "run")
     with pytest.raises(InterruptedRunError):
         fit_prepared(prepared, device=CPU, observer=_StopAfter(after), keeper=keeper)
+    keeper.folder.end()
     # What happens to the generators in between must not matter.
     torch.manual_seed(123)
     resumed = fit_prepared(prepared, device=CPU, observer=Silent(), keeper=keeper)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from revar.data.source import Part, Source
 from revar.errors import InputError
-from revar.fitting import build_networks, prepare
+from revar.fitting import build_networks
 from revar.functional import call, mode, parameters
 from revar.methods.base import Plan
 from revar.methods.erm import ERM
@@ -20,6 +20,7 @@ from revar.methods.revar import ReVaR
 from revar.methods.reweighting import linear_surrogate, normalise_weights, proximal_surrogate
 from revar.nets.base import Dropout
 from revar.nets.scorer import Evidence, EvidenceScorer, top_log_odds
+from revar.preparation import prepare
 from revar.recipe import Recipe
 from revar.stochastic import variance
 from revar.types import Batch, Clock, Networks, Task

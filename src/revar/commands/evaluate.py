@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from revar.data.source import evaluation_part, load_source
+from revar.data.source import Reading, evaluation_part, load_source
 from revar.devices import choose
 from revar.errors import InputError
 from revar.evaluation import evaluate as figures_of
@@ -23,11 +23,13 @@ class Evaluation:
         name: of the set.
         figures: see `revar.evaluation.evaluate`.
         predictions: they were computed from.
+        note: why they were not recorded in the run, if they were not.
     """
 
     name: str
     figures: dict[str, Any]
     predictions: Predictions
+    note: str = ""
 
 
 def evaluate(
@@ -35,6 +37,7 @@ def evaluate(
     *,
     on: str | None = None,
     target: str | None = None,
+    skip_unreadable: bool = False,
     device: str = "auto",
 ) -> Evaluation:
     """Figures of a run on its own test split, or on other labelled data.
@@ -43,6 +46,7 @@ def evaluate(
         run: the run folder.
         on: labelled data, as for training; its test part is taken where it has one.
         target: the column of labels of a CSV file; the one of training unless given.
+        skip_unreadable: go on without images that cannot be read, and count them.
         device: ``auto``, ``cpu``, ``cuda``, ...
 
     Raises:
@@ -58,15 +62,25 @@ def evaluate(
         predictions = folder.predictions("test")
         return Evaluation("test", figures_of(predictions, folder.fitted()), predictions)
     model = folder.load(device=choose(device))
-    source = load_source(
-        on, target=target or data.get("target"), image_shape=model.inputs.image_shape
+    reading = Reading(
+        target=target or data.get("target"),
+        image=data.get("image"),
+        image_shape=model.inputs.image_shape,
+        skip_unreadable=skip_unreadable,
     )
+    source = load_source(on, reading)
     part = evaluation_part(source)
     predictions = model.predict(part.x, part.y)
     model.claim(part.x, "test")
     result = figures_of(predictions, model.fitted)
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in Path(on).stem)
-    folder.write_predictions(f"on-{name}", predictions)
-    folder.write_metrics(rows(f"on-{name}", result))
-    folder.write_decisions(model)
-    return Evaluation(name, result, predictions)
+    note = ""
+    try:
+        with folder.held():
+            folder.write_predictions(f"on-{name}", predictions)
+            folder.write_metrics(rows(f"on-{name}", result))
+            folder.write_decisions(model)
+    except InputError as error:
+        # The figures are right all the same: a run may lie where this user cannot write.
+        note = f"not recorded in the run: {error}"
+    return Evaluation(name, result, predictions, note)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from revar.data.source import load_inputs
+from revar.data.source import Reading, load_inputs
 from revar.devices import choose
 from revar.errors import InputError
 from revar.model import Model
@@ -40,7 +40,12 @@ class PredictionTable:
 
 
 def predict(
-    run: str | Path, inputs: str, *, coverage: float | None = None, device: str = "auto"
+    run: str | Path,
+    inputs: str,
+    *,
+    coverage: float | None = None,
+    skip_unreadable: bool = False,
+    device: str = "auto",
 ) -> PredictionTable:
     """Labels, decisions and probabilities for inputs without labels.
 
@@ -48,6 +53,7 @@ def predict(
         run: the run folder.
         inputs: an image file, a folder of images, an ``.npz`` with ``x`` or a ``.csv`` file.
         coverage: share of inputs to accept.
+        skip_unreadable: go on without images that cannot be read, and count them.
         device: ``auto``, ``cpu``, ``cuda``, ...
 
     Raises:
@@ -55,7 +61,12 @@ def predict(
     """
     folder = RunFolder(Path(run))
     model = folder.load(device=choose(device))
-    part = load_inputs(inputs, model.inputs.image_shape)
+    reading = Reading(
+        image=folder.recipe()["data"].get("image"),
+        image_shape=model.inputs.image_shape,
+        skip_unreadable=skip_unreadable,
+    )
+    part = load_inputs(inputs, reading)
     predictions = model.predict(part.x)
     if not len(predictions):
         raise InputError(f'"{inputs}" holds no rows')

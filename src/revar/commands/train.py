@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from revar.commands.checks import check_data, check_unused
-from revar.data.source import Part, Source, load_inputs, load_source
+from revar.data.source import Part, Reading, Source, load_inputs, load_source
 from revar.devices import choose
 from revar.errors import InputError
-from revar.fitting import Prepared, fit_prepared, prepare
+from revar.fitting import fit_prepared
+from revar.preparation import Prepared, prepare
 from revar.progress import Both, Log, Silent
 from revar.recipe import Budget, Recipe, make_method, with_settings
-from revar.run import RunFolder
+from revar.run import LOG, RunFolder
 from revar.training import Observer, TrainingState
 
 
@@ -43,12 +45,15 @@ def train(
     seed: int = 0,
     target: str | None = None,
     group: str | None = None,
+    image: str | None = None,
     meta: str | None = None,
     unlabelled: str | None = None,
+    skip_unreadable: bool = False,
     settings: Mapping[str, str] | None = None,
     resume: bool = False,
     device: str = "auto",
     observer: Observer | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> RunFolder:
     """Train a model and write its run folder.
 
@@ -61,15 +66,19 @@ def train(
         seed: of everything random.
         target: the column of labels of a CSV file.
         group: the column of a CSV file whose rows must stay together.
+        image: the column of a CSV file that names image files.
         meta: a meta set of its own, as ``data``.
         unlabelled: inputs without labels, as ``data`` or as ``revar predict`` takes them.
+        skip_unreadable: go on without images that cannot be read, and count them.
         settings: further fields by name, as text.
         resume: go on with an unfinished run in ``out``.
         device: ``auto``, ``cpu``, ``cuda``, ...
         observer: is told of every step.
+        stop: is asked after every step whether to stop; the state is kept for ``resume``.
 
     Raises:
         InputError: with one line that says what to change; nothing is left behind.
+        InterruptedRun: ``stop`` said so.
     """
     folder = RunFolder(Path(out))
     recipe = Recipe(
@@ -80,36 +89,36 @@ def train(
     if not resume:
         check_unused(folder.path)
     where = choose(device)
-    source = _source(recipe, data, target, group, meta, unlabelled)
-    prepared = prepare(recipe, source)
-    described = _describe(prepared, data=data, target=target, group=group)
+    reading = Reading(target=target, group=group, image=image, skip_unreadable=skip_unreadable)
+    source = _source(recipe, data, reading, meta, unlabelled)
+    prepared = prepare(recipe, source, where)
+    described = _describe(prepared, spec=data, target=target, group=group, image=image)
     if resume and folder.finished:
-        folder.begin(prepared.recipe, described, resume=True)
+        folder.check_same(prepared.recipe, described)
+        folder.store.verify()
         return folder
     keeper = _Keeper(folder, described, resume=resume)
-    watchers = Both(observer or Silent(), Log(folder.path / "log.jsonl"))
-    model = fit_prepared(prepared, device=where, observer=watchers, keeper=keeper)
-    folder.write(model)
+    watchers = Both(observer or Silent(), Log(folder.path / LOG))
+    try:
+        model = fit_prepared(prepared, device=where, observer=watchers, keeper=keeper, stop=stop)
+        folder.write(model)
+    finally:
+        folder.end()
     return folder
 
 
 def _source(
-    recipe: Recipe,
-    data: str,
-    target: str | None,
-    group: str | None,
-    meta: str | None,
-    unlabelled: str | None,
+    recipe: Recipe, data: str, reading: Reading, meta: str | None, unlabelled: str | None
 ) -> Source:
-    source = load_source(data, target=target, group=group)
+    source = load_source(data, reading)
     meta_part, unlabelled_part = source.meta, source.unlabelled
-    shape = _image_shape(source.train)
+    others = replace(reading, group=None, image_shape=_image_shape(source.train))
     if meta is not None:
-        meta_part = load_source(meta, target=target, image_shape=shape).train
+        meta_part = load_source(meta, others).train
     if unlabelled is not None:
         if not recipe.method.uses_unlabelled:
             raise InputError("--unlabelled is given but not used: add --set unlabelled=pooled")
-        unlabelled_part = load_inputs(unlabelled, shape)
+        unlabelled_part = load_inputs(unlabelled, others)
     return Source(source.train, meta_part, source.tests, unlabelled_part)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revar.data.source import Part, Source
+from revar.data.source import Part, Reading, Source
+from revar.data.stored import ImageFiles
 from revar.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -88,8 +89,11 @@ def read_frame(path: Path) -> pd.DataFrame:
 
     try:
         frame = pd.read_csv(path, dtype=str, na_values=[MISSING], skipinitialspace=True)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InputError(f'"{path}" is not UTF-8: line {line} of what was read') from error
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
+        reason = " ".join(str(error).split())
         raise InputError(f'"{path}" is no CSV table: {reason}') from error
     if not isinstance(frame.index, pd.RangeIndex):
         # pandas would take the first cells for row names and move all others to the left.
@@ -98,6 +102,9 @@ def read_frame(path: Path) -> pd.DataFrame:
         raise InputError(f'"{path}" has no rows below its header')
     frame.columns = [str(name).strip() for name in frame.columns]
     for name in frame.columns:
+        if (frame.columns == name).sum() > 1:
+            raise InputError(f'"{path}" has two columns named "{name}"')
+    for name in frame.columns:
         try:
             frame[name] = pd.to_numeric(frame[name])
         except (TypeError, ValueError):
@@ -105,26 +112,65 @@ def read_frame(path: Path) -> pd.DataFrame:
     return frame
 
 
-def read_csv(path: Path, *, target: str | None, group: str | None) -> Source:
-    """A table with a column of labels."""
+def read_csv(path: Path, reading: Reading) -> Source:
+    """A table with a column of labels, of numbers and categories or of paths of images."""
     frame = read_frame(path)
     columns = ", ".join(frame.columns)
-    if target is None:
+    if reading.target is None:
         raise InputError(f'"{path}" needs --target, the column of labels; columns: {columns}')
-    for option, name in (("--target", target), ("--group", group)):
-        if name is not None and name not in frame.columns:
-            raise InputError(f'{option} "{name}" is no column of "{path}"; columns: {columns}')
-    labels = frame[target]
+    _need_column(path, frame, "--target", reading.target)
+    labels = frame[reading.target]
     if labels.isna().any():
         rows = np.flatnonzero(labels.isna().to_numpy())
         msg = (
-            f'"{path}": the target "{target}" is missing in {len(rows)} rows, '
+            f'"{path}": the target "{reading.target}" is missing in {len(rows)} rows, '
             f"first in line {rows[0] + 2}: leave those rows out"
         )
         raise InputError(msg)
-    groups = None if group is None else frame[group].astype(str).to_numpy()
-    inputs = frame.drop(columns=[name for name in (target, group) if name is not None])
-    return Source(Part(inputs, _plain(labels), groups))
+    groups = None
+    if reading.group is not None:
+        _need_column(path, frame, "--group", reading.group)
+        column = frame[reading.group]
+        # A missing group is a group of its own, not one with all other missing ones.
+        groups = np.where(
+            column.isna(), [f"row {i}" for i in range(len(frame))], column.astype(str)
+        ).astype(str)
+    y = _plain(labels)
+    if reading.image is not None:
+        part = image_column(path, frame, reading, y, groups)
+        return Source(part)
+    used = [name for name in (reading.target, reading.group) if name is not None]
+    return Source(Part(frame.drop(columns=used), y, groups))
+
+
+def image_column(
+    path: Path,
+    frame: pd.DataFrame,
+    reading: Reading,
+    y: NDArray[Any] | None = None,
+    groups: NDArray[Any] | None = None,
+) -> Part:
+    """The images a table names, their paths relative to the table."""
+    from revar.data.folders import common_shape, keep_readable
+
+    assert reading.image is not None
+    _need_column(path, frame, "--image", reading.image)
+    cells = frame[reading.image]
+    if cells.isna().any():
+        line = int(np.flatnonzero(cells.isna().to_numpy())[0]) + 2
+        raise InputError(f'"{path}": no image path in line {line}')
+    names = [str(cell) for cell in cells]
+    files = [path.parent / name for name in names]
+    skip = reading.skip_unreadable
+    shape = reading.image_shape or common_shape(files, skip=skip)
+    whole = Part(ImageFiles(tuple(files), shape), y, groups, tuple(names))
+    return keep_readable(whole, reading)
+
+
+def _need_column(path: Path, frame: pd.DataFrame, option: str, name: str) -> None:
+    if name not in frame.columns:
+        columns = ", ".join(frame.columns)
+        raise InputError(f'{option} "{name}" is no column of "{path}"; columns: {columns}')
 
 
 def _plain(series: pd.Series) -> NDArray[Any]:

@@ -1,28 +1,27 @@
-"""Image files: folders with one folder per class, or any images to predict on."""
+"""Image files: folders with one folder per class, tables of paths, or any images to predict on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revar.data.source import Part, Source
-from revar.errors import InputError
+from revar.data.images import SUFFIXES, decode, header
+from revar.data.source import Part, Reading, Source
+from revar.data.stored import ImageFiles
+from revar.errors import DataWarning, InputError
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+_T = TypeVar("_T")
 LARGEST_SIDE = 224
 """Images of mixed or larger sizes are resized to at most this."""
 
 
-def read_class_folders(root: Path, shape: tuple[int, ...] | None = None) -> Source:
+def read_class_folders(root: Path, reading: Reading) -> Source:
     """``root/<class>/<image>``, or the same under ``root/train``, ``root/meta``, ``root/test``.
-
-    Args:
-        root: the folder.
-        shape: (channels, height, width) to read at; `common_shape` of the files if not given.
 
     Raises:
         InputError: no classes, or an unreadable image.
@@ -35,15 +34,19 @@ def read_class_folders(root: Path, shape: tuple[int, ...] | None = None) -> Sour
         }
     else:
         listed = {"train": _list_classes(root)}
-    settled = shape or common_shape([path for files in listed.values() for path, _ in files])
+    everything = [path for files in listed.values() for path, _ in files]
+    shape = reading.image_shape or common_shape(everything, skip=reading.skip_unreadable)
 
     def part(name: str) -> Part | None:
         if name not in listed:
             return None
         paths = [path for path, _ in listed[name]]
-        labels = np.asarray([label for _, label in listed[name]])
-        names = tuple(str(path.relative_to(root)) for path in paths)
-        return Part(read_images(paths, settled), labels, None, names)
+        whole = Part(
+            ImageFiles(tuple(paths), shape),
+            np.asarray([label for _, label in listed[name]]),
+            names=tuple(str(path.relative_to(root)) for path in paths),
+        )
+        return keep_readable(whole, reading)
 
     train, test = part("train"), part("test")
     assert train is not None
@@ -66,61 +69,57 @@ def _list_classes(root: Path) -> list[tuple[Path, str]]:
     return listed
 
 
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        msg = 'image files need the extra "vision": pip install "revar[vision]"'
-        raise InputError(msg) from error
-    return Image
-
-
-def _open(path: Path) -> Any:
-    image_module = _pillow()
-    image = None
-    try:
-        image = image_module.open(path)
-        image.load()
-    except Exception as error:  # each format fails in its own way
-        if image is not None:
-            image.close()
-        raise InputError(f'"{path}" cannot be read as an image: {error}') from error
-    return image
-
-
-def common_shape(paths: Sequence[Path]) -> tuple[int, int, int]:
+def common_shape(paths: Sequence[Path], *, skip: bool = False) -> tuple[int, int, int]:
     """(channels, height, width) to read these images at.
 
     One size up to 224 px is kept; mixed or larger ones become squares of the median side, at
     most 224. Greyscale only if all of them are.
+
+    Args:
+        paths: of the images.
+        skip: leave files out that are no images.
     """
-    sizes, grey = [], True
-    for path in paths:
-        with _open(path) as image:
-            sizes.append(image.size)
-            grey = grey and image.mode in ("1", "L", "I", "I;16", "F")
-    channels = 1 if grey else 3
-    if len(set(sizes)) == 1:
-        width, height = sizes[0]
+    found = _each(paths, header)
+    for path, seen in zip(paths, found, strict=True):
+        if seen is None and not skip:
+            header(path)  # raises, with the name of the file
+    sizes = [seen for seen in found if seen is not None]
+    if not sizes:
+        raise InputError(f'none of {len(paths)} files can be read, "{paths[0]}" being the first')
+    channels = 1 if all(grey for _, _, grey in sizes) else 3
+    if len({(width, height) for width, height, _ in sizes}) == 1:
+        width, height, _ = sizes[0]
         if max(width, height) <= LARGEST_SIDE:
             return channels, height, width
-    side = min(LARGEST_SIDE, int(np.median([min(size) for size in sizes])))
+    side = min(LARGEST_SIDE, int(np.median([min(width, height) for width, height, _ in sizes])))
     return channels, side, side
 
 
-def read_images(paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """[n, channels, height, width] uint8, resized where needed."""
-    image_module = _pillow()
-    channels, height, width = shape
-    images = np.empty((len(paths), *shape), dtype=np.uint8)
-    for i, path in enumerate(paths):
-        with _open(path) as image:
-            if image.mode.startswith("I;16"):
-                # Pillow clips sixteen bits to eight; they are to be scaled.
-                image = image_module.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-            converted = image.convert("L" if channels == 1 else "RGB")
-            if converted.size != (width, height):
-                converted = converted.resize((width, height), image_module.Resampling.BILINEAR)
-            pixels = np.asarray(converted)
-        images[i] = pixels if channels == 1 else np.moveaxis(pixels, -1, 0)
-    return images
+def _each(paths: Sequence[Path], read: Callable[[Path], _T]) -> list[_T | None]:
+    """What a function makes of every file, or none where it fails; several at once."""
+
+    def attempt(path: Path) -> _T | None:
+        try:
+            return read(path)
+        except InputError:
+            return None
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(attempt, paths))
+
+
+def keep_readable(part: Part, reading: Reading) -> Part:
+    """The part without images that cannot be read, if that is asked for; they are counted."""
+    if not reading.skip_unreadable or not isinstance(part.x, ImageFiles):
+        return part
+    files = part.x
+    good = _each(files.paths, lambda path: decode(path, files.image_shape) is not None)
+    rows = np.flatnonzero(np.array([seen is not None for seen in good]))
+    skipped = len(part) - len(rows)
+    if skipped:
+        first = next(p for p, seen in zip(files.paths, good, strict=True) if seen is None)
+        msg = f'{skipped} unreadable images were skipped, the first is "{first}"'
+        warnings.warn(msg, DataWarning, stacklevel=2)
+    if not len(rows):
+        raise InputError(f'none of {len(part)} images can be read, "{files.paths[0]}" the first')
+    return part.take(rows)

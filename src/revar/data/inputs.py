@@ -5,7 +5,6 @@ The description is fitted on the training rows, saved with the run, and refuses 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revar.data.frames import FrameInputs
+from revar.data.stored import ImageFiles, Items, Stored, item_input, stack
 from revar.errors import InputError
 
 Rows = NDArray[np.int64]
@@ -38,14 +38,24 @@ class ArrayInputs:
         """(channels, height, width), or none for tables."""
         return self.shape if len(self.shape) == 3 else None
 
-    def encode(self, raw: Any) -> Tensor:
-        """[n, ...] as stored.
+    def encode(self, raw: Any) -> Stored:
+        """[n, ...] as stored; files and datasets stay where they are.
 
         Raises:
             InputError: another shape, NaN or infinity.
         """
-        if is_frame(raw):
-            raw = raw.to_numpy()
+        if isinstance(raw, ImageFiles):
+            if raw.image_shape != self.shape or self.dtype != "uint8":
+                msg = (
+                    f"image files read at {raw.image_shape}: this model was trained on {self.shape}"
+                )
+                raise InputError(msg)
+            return raw
+        if isinstance(raw, Items):
+            return Items(raw.dataset, self._encode_block, raw.rows, (len(raw), *self.shape))
+        return self._encode_block(raw.to_numpy() if is_frame(raw) else raw)
+
+    def _encode_block(self, raw: Any) -> Tensor:
         x = _as_tensor(raw)
         if tuple(x.shape[1:]) != self.shape:
             msg = f"inputs of shape {tuple(x.shape[1:])}: this model was trained on {self.shape}"
@@ -71,7 +81,9 @@ def fit_inputs(raw: Any, rows: Rows) -> Inputs:
     """Describe inputs by their training rows."""
     if is_frame(raw):
         return FrameInputs.fit(raw.iloc[rows])
-    x = _as_tensor(raw)
+    if isinstance(raw, ImageFiles):
+        return ArrayInputs(shape=raw.image_shape, dtype="uint8")
+    x = _as_tensor(raw[:1] if isinstance(raw, Items) else raw)
     image = x.dtype == torch.uint8 and x.ndim == 4
     return ArrayInputs(shape=tuple(x.shape[1:]), dtype="uint8" if image else "float32")
 
@@ -84,42 +96,31 @@ def is_frame(raw: Any) -> bool:
 def unpack(raw: Any, y: Any = None) -> tuple[Any, Any]:
     """Raw inputs and labels of whatever a user calls a dataset.
 
-    A map-style torch dataset is read once, item by item; its items are inputs or (input, label).
+    A map-style torch dataset gives inputs or (input, label). Its labels are read once, item by
+    item; its inputs stay where they are until they are asked for.
 
     Raises:
-        InputError: items of different shapes, or labels missing from both places.
+        InputError: the dataset is empty.
     """
-    if isinstance(raw, torch.utils.data.Dataset):
-        items = [raw[i] for i in range(len(raw))]  # type: ignore[arg-type]
-        if not items:
-            raise InputError("the dataset is empty")
-        if isinstance(items[0], tuple | list) and len(items[0]) >= 2:
-            inputs = [item[0] for item in items]
-            labels = np.asarray([_scalar(item[1]) for item in items])
-            return _stack(inputs), labels if y is None else y
-        if isinstance(items[0], tuple):
-            # TensorDataset(x) gives tuples of one.
-            items = [item[0] for item in items]
-        return _stack(items), y
-    return raw, y
+    if not isinstance(raw, torch.utils.data.Dataset):
+        return raw, y
+    n = len(raw)  # type: ignore[arg-type]
+    if n == 0:
+        raise InputError("the dataset is empty")
+    first = raw[0]
+    labelled = isinstance(first, tuple | list) and len(first) >= 2
+    if labelled and y is None:
+        y = np.asarray([_scalar(raw[i][1]) for i in range(n)])
+    shape = (n, *stack([item_input(first)]).shape[1:])
+    return Items(raw, _same, np.arange(n), shape), y
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
 
 
 def _scalar(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
-
-
-def _stack(items: Sequence[Any]) -> Tensor:
-    tensors = [
-        item if isinstance(item, Tensor) else torch.from_numpy(np.array(item)) for item in items
-    ]
-    first = tensors[0].shape
-    for i, tensor in enumerate(tensors):
-        if tensor.shape != first:
-            msg = (
-                f"item {i} has shape {tuple(tensor.shape)}, item 0 has {tuple(first)}: resize them"
-            )
-            raise InputError(msg)
-    return torch.stack(tensors)
 
 
 def _as_tensor(raw: Any) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revar.data.inputs import is_frame
+from revar.data.stored import ImageFiles
 from revar.errors import InputError, unknown
 from revar.registry import DATASETS, load
 
@@ -36,8 +37,12 @@ class Part:
 
     def take(self, rows: NDArray[np.int64]) -> Part:
         """Some of the examples, in that order."""
+        if is_frame(self.x):
+            x = self.x.iloc[rows]
+        else:
+            x = self.x.take(rows) if isinstance(self.x, ImageFiles) else self.x[rows]
         return Part(
-            self.x.iloc[rows] if is_frame(self.x) else self.x[rows],
+            x,
             None if self.y is None else self.y[rows],
             None if self.groups is None else self.groups[rows],
             None if self.names is None else tuple(self.names[i] for i in rows),
@@ -61,25 +66,37 @@ class Source:
     unlabelled: Part | None = None
 
 
-def load_source(
-    spec: str,
-    *,
-    target: str | None = None,
-    group: str | None = None,
-    image_shape: tuple[int, ...] | None = None,
-) -> Source:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How to read files.
+
+    Attributes:
+        target: the column of labels of a CSV file.
+        group: the column of groups of a CSV file.
+        image: the column of image paths of a CSV file, relative to it.
+        image_shape: (channels, height, width) to read images at, where that is settled.
+        skip_unreadable: leave images out that cannot be read, with a warning that counts them.
+    """
+
+    target: str | None = None
+    group: str | None = None
+    image: str | None = None
+    image_shape: tuple[int, ...] | None = None
+    skip_unreadable: bool = False
+
+
+def load_source(spec: str, reading: Reading | None = None) -> Source:
     """Read labelled data.
 
     Args:
         spec: a registered name, ``name:part`` of one, a folder of class folders, an ``.npz`` or a
             ``.csv`` file.
-        target: the column of labels of a CSV file.
-        group: the column of groups of a CSV file.
-        image_shape: (channels, height, width) to read image files at, where that is settled.
+        reading: how.
 
     Raises:
         InputError: nothing there, or not readable as any of these.
     """
+    how = reading or Reading()
     name, _, split = spec.partition(":")
     for entry in DATASETS:
         if entry.name == name:
@@ -89,7 +106,7 @@ def load_source(
     if path.is_dir():
         from revar.data.folders import read_class_folders
 
-        return read_class_folders(path, image_shape)
+        return read_class_folders(path, how)
     if not path.exists():
         if path.suffix or path.parent != Path():
             raise InputError(f'no data at "{spec}"')
@@ -101,7 +118,7 @@ def load_source(
     if path.suffix == ".csv":
         from revar.data.files import read_csv
 
-        return read_csv(path, target=target, group=group)
+        return read_csv(path, how)
     msg = f'"{spec}" is none of: a registered name, a folder of class folders, .npz, .csv'
     raise InputError(msg)
 
@@ -118,13 +135,13 @@ def evaluation_part(source: Source) -> Part:
     return source.tests.get("test", source.train)
 
 
-def load_inputs(spec: str, image_shape: tuple[int, ...] | None) -> Part:
+def load_inputs(spec: str, reading: Reading) -> Part:
     """Read inputs without labels; labels that are there are left alone.
 
     Args:
         spec: an image file, a folder of images, an ``.npz`` with ``x``, a ``.csv`` file, or what
             `load_source` reads by name.
-        image_shape: (channels, height, width) of the model's images, ``None`` for tables.
+        reading: how; its ``image_shape`` is that of the model's images, ``None`` for tables.
 
     Raises:
         InputError: nothing there, or not of the kind the model reads.
@@ -142,15 +159,17 @@ def load_inputs(spec: str, image_shape: tuple[int, ...] | None) -> Part:
             raise InputError(f'"{spec}" has no array "x" (it has {", ".join(arrays) or "nothing"})')
         return Part(arrays["x"])
     if path.suffix == ".csv":
-        from revar.data.files import read_frame
+        from revar.data.files import image_column, read_frame
 
-        return Part(read_frame(path))
-    if image_shape is None:
+        frame = read_frame(path)
+        return Part(frame) if reading.image is None else image_column(path, frame, reading)
+    if reading.image_shape is None:
         raise InputError(f'"{spec}" is no table: this model reads .csv or .npz files')
-    from revar.data.folders import image_files, read_images
+    from revar.data.folders import image_files, keep_readable
 
     files = image_files(path)
     if not files:
         raise InputError(f'"{spec}" has no image files')
     names = [str(file.relative_to(path)) if path.is_dir() else str(file) for file in files]
-    return Part(read_images(files, image_shape), names=tuple(names))
+    part = Part(ImageFiles(tuple(files), reading.image_shape), names=tuple(names))
+    return keep_readable(part, reading)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Self
 
 import torch
@@ -29,23 +30,32 @@ class Normalise(nn.Module):
 
     @classmethod
     def fitted(cls, x: Tensor) -> Self:
-        """Statistics of [n, ...] training inputs, summed in float64, a block at a time."""
-        layer = cls(tuple(x.shape[1:])).to(x.device)
-        axes = [0, *range(2, x.ndim)]
-        count = x.numel() / x.shape[1]
-        total = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
-        for block in x.split(4096):
-            total += block.double().sum(axes)
-        mean = total / count
-        square = torch.zeros_like(total)
-        centre = mean.reshape(layer.mean.shape)
-        for block in x.split(4096):
-            square += (block.double() - centre).square().sum(axes)
-        deviation = (square / count).sqrt()
+        """Statistics of [n, ...] training inputs, in float64."""
+        if x.ndim == 4:
+            means, squares = image_moments(x)
+            return cls.of_images(means, squares, tuple(x.shape[1:]))
+        mean = sum((block.double().sum(0) for block in x.split(4096)), x.new_zeros(())) / len(x)
+        square = sum(
+            ((block.double() - mean).square().sum(0) for block in x.split(4096)), x.new_zeros(())
+        )
+        return cls._of(mean, square / len(x), tuple(x.shape[1:]))
+
+    @classmethod
+    def of_images(cls, means: Tensor, squares: Tensor, shape: tuple[int, ...]) -> Self:
+        """The same from the moments of every image, see `image_moments`."""
+        pixels = prod(shape[1:])
+        mean = means.mean(0)
+        square = squares.sum(0) + pixels * (means - mean).square().sum(0)
+        return cls._of(mean, square / (pixels * len(means)), shape)
+
+    @classmethod
+    def _of(cls, mean: Tensor, variance: Tensor, shape: tuple[int, ...]) -> Self:
+        layer = cls(shape)
+        deviation = variance.sqrt()
         # A column of one repeated value has a deviation of rounding error, not of zero.
         constant = deviation <= 1e-7 * mean.abs().clamp_min(1e-12)
         deviation = torch.where(constant, torch.ones_like(deviation), deviation)
-        layer.mean.copy_(centre)
+        layer.mean.copy_(mean.reshape(layer.mean.shape))
         layer.deviation.copy_(deviation.reshape(layer.deviation.shape))
         return layer
 
@@ -53,3 +63,17 @@ class Normalise(nn.Module):
         """[n, ...] stored values to float32 of mean zero and deviation one."""
         scaled = (x.to(self.mean.dtype) - self.mean) / self.deviation
         return scaled.clamp(-_FURTHEST, _FURTHEST) if self.is_table else scaled
+
+
+def image_moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """[n, channels] mean and sum of squared deviations of each channel of each image, float64.
+
+    Image by image, so that data read in blocks of any size gives the same bits.
+    """
+    moments = []
+    for block in x.split(256):
+        pixels = block.flatten(2).double()
+        mean = pixels.mean(-1)
+        moments.append((mean, (pixels - mean.unsqueeze(-1)).square().sum(-1)))
+    means, squares = zip(*moments, strict=True)
+    return torch.cat(means), torch.cat(squares)

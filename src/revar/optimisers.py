@@ -1,0 +1,53 @@
+"""Optimisers and the learning rate, as the recipe says."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from revar.methods.base import OuterOptimiser
+from revar.recipe import Budget
+
+
+def learning_rate(budget: Budget, step: int, total: int) -> float:
+    """The classifier's learning rate at a step.
+
+    >>> budget = Budget(learning_rate=1.0, lr_warmup=0.0)
+    >>> [round(learning_rate(budget, step, 4), 3) for step in range(4)]
+    [1.0, 0.854, 0.5, 0.146]
+    """
+    highest = budget.learning_rate
+    assert highest is not None
+    rising = budget.lr_warmup * total
+    if step < rising:
+        return highest * (step + 1) / (rising + 1)
+    progress = (step - rising) / max(total - rising, 1)
+    if budget.schedule == "cosine":
+        return highest * (1 + math.cos(math.pi * progress)) / 2
+    if budget.schedule == "step":
+        return highest * (0.1 ** ((progress >= 0.5) + (progress >= 0.75)))
+    return highest
+
+
+def make_optimiser(budget: Budget, parameters: list[nn.Parameter]) -> Optimizer:
+    """The classifier's optimiser; biases and norms are not decayed."""
+    rate = budget.learning_rate
+    assert rate is not None
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": budget.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if budget.optimiser == "sgd":
+        return SGD(groups, lr=rate, momentum=budget.momentum, nesterov=budget.momentum > 0)
+    return AdamW(groups, lr=rate)
+
+
+def make_outer(spec: OuterOptimiser, parameters: list[nn.Parameter]) -> Optimizer:
+    """The scorer's optimiser."""
+    decay = spec.weight_decay
+    if spec.name == "adam":
+        return Adam(parameters, lr=spec.learning_rate, weight_decay=decay)
+    return SGD(parameters, lr=spec.learning_rate, momentum=spec.momentum, weight_decay=decay)
