@@ -17,7 +17,6 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from revar import ERM, InputError, ReVaR, SelectiveClassifier
-from revar.errors import DataWarning
 from support.problems import blobs
 
 
@@ -170,9 +169,7 @@ def test_frames_with_categories_and_gaps() -> None:
     frame = pd.DataFrame({"colour": colour, "size": size, "tall": size > 1})
     frame.loc[::10, "size"] = np.nan
     frame.loc[5::10, "colour"] = None
-    # A gap in "size" leaves a few rows equal.
-    with pytest.warns(DataWarning, match="rows that are in the training split too"):
-        clf = quick(epochs=20).fit(frame, y)
+    clf = quick(epochs=20).fit(frame, y)
     assert clf.score(frame, y) > 0.85
     assert set(clf.predict(frame)) == {"yes", "no"}
     shuffled = frame[["tall", "size", "colour"]].assign(extra=1)

@@ -1,29 +1,32 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from revar.data.augment import Augment
 from revar.feeds import Cycle, DataFeeds
 from revar.nets.normalise import Normalise
+from revar.preparation import Split
 
 CPU = torch.device("cpu")
 
 
-def rows(n: int, offset: int = 0) -> tuple[Tensor, Tensor]:
-    """Inputs that say which row they are, and labels that follow from it."""
-    numbers = torch.arange(n) + offset
-    return numbers.float().unsqueeze(1), numbers % 3
+def rows(n: int, offset: int = 0) -> Split:
+    """Inputs that say which row they are, and labels and weights that follow from it."""
+    numbers = np.arange(n) + offset
+    x = torch.from_numpy(numbers).float().unsqueeze(1)
+    return Split(x, numbers % 3, numbers, (numbers % 5).astype(np.float32))
 
 
 def feeds(
     n: int = 50, *, meta: int = 12, unlabelled: int = 7, batch: int = 16, seed: int = 0
 ) -> DataFeeds:
     return DataFeeds(
-        rows(n), rows(meta, 1000), rows(unlabelled, 2000)[0],
+        rows(n), rows(meta, 1000), rows(unlabelled, 2000).x,
         normalise=nn.Identity(), augment=Augment(), batch_size=batch, seed=seed, device=CPU,
     )  # fmt: skip
 
@@ -43,6 +46,8 @@ def test_an_epoch_visits_every_example_once_in_batches_of_nearly_one_size(
     for each in batches:
         assert torch.equal(each.x.squeeze(1).long(), each.index)
         assert torch.equal(each.y, each.index % 3)
+        assert each.weight is not None
+        assert torch.equal(each.weight, (each.index % 5).float())
 
 
 def order(source: DataFeeds, number: int) -> list[int]:
@@ -104,10 +109,10 @@ def test_sets_that_are_empty_have_no_state() -> None:
 def test_only_training_batches_are_augmented_and_all_are_normalised() -> None:
     x = torch.full((40, 1, 6, 6), 200, dtype=torch.uint8)
     x[:20] = 100
-    y = torch.zeros(40, dtype=torch.long)
+    split = Split(x, np.zeros(40, dtype=np.int64), np.arange(40))
     normalise = Normalise.fitted(x)
     source = DataFeeds(
-        (x, y), (x, y), x,
+        split, split, x,
         normalise=normalise, augment=Augment(pad=2), batch_size=10, seed=0, device=CPU,
     )  # fmt: skip
     # Mean 150, deviation 50; what a shift moves in is black in the stored scale.

@@ -16,7 +16,7 @@ from revar.preparation import prepare
 from revar.progress import Log, Silent, describe
 from revar.recipe import Budget, Recipe, make_method
 from revar.training import EpochRecord
-from revar.types import Task
+from revar.types import Batch, Task
 from support.problems import blobs, fit, recipe, source
 
 
@@ -97,8 +97,10 @@ def test_class_weights_move_the_decision() -> None:
 def test_a_loss_weighs_classes_by_their_weight() -> None:
     task = Task(n_classes=2, input_shape=(1,), class_weights=(1.0, 3.0))
     logits = torch.zeros(2, 2)
-    losses = task.losses(logits, torch.tensor([0, 1]))
-    assert losses.tolist() == pytest.approx([np.log(2), 3 * np.log(2)])
+    batch = Batch(logits, torch.tensor([0, 1]), torch.arange(2))
+    assert task.losses(logits, batch).tolist() == pytest.approx([np.log(2), 3 * np.log(2)])
+    weighed = Batch(logits, batch.y, batch.index, torch.tensor([0.0, 2.0]))
+    assert task.losses(logits, weighed).tolist() == pytest.approx([0.0, 6 * np.log(2)])
 
 
 def test_networks_start_from_the_same_weights_whatever_was_built_before() -> None:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -311,11 +311,18 @@ def run(arguments: list[str]) -> int:
         warnings.simplefilter("always", DataWarning)
         shown = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
             if issubclass(category, DataWarning):
                 _err.print(f"warning: {message}", style="yellow", highlight=False, markup=False)
             else:
-                shown(message, category, *where)
+                shown(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show
         return _run(arguments)

@@ -14,6 +14,10 @@ class InputError(ValueError):
     """
 
 
+class InputTypeError(InputError, TypeError):
+    """The same for what is of the wrong type altogether, which some callers expect to catch."""
+
+
 class DataWarning(UserWarning):
     """Something about the data that the caller should know; work goes on."""
 

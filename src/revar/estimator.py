@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,11 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from revar.data.frames import FrameInputs
 from revar.data.inputs import unpack
 from revar.data.labels import Classes, as_labels
 from revar.data.source import Part, Source
@@ -76,6 +79,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model_: the trained model, with its predictions on the training data's splits.
         seed_: the seed that was used.
         n_features_in_: columns of a table.
+        feature_names_in_: their names, for a frame.
     """
 
     def __init__(
@@ -128,6 +132,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y_meta: Any = None,
         X_unlabelled: Any = None,
         groups: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Train. Meta and tune splits are taken off the training data, stratified.
 
@@ -139,13 +144,17 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y_meta: its labels.
             X_unlabelled: inputs without labels, for methods with ``unlabelled`` set.
             groups: [n] what must not be torn apart by a split, such as patients.
+            sample_weight: [n] how much each example counts in the loss; only ratios matter.
 
         Raises:
             InputError: (a ``ValueError``) with one line that says what to change.
         """
         X, y = unpack(X, y)
         if y is None:
-            raise InputError("y is missing: fit needs a label for every example")
+            raise InputError("fit requires y to be passed, but the target y is None")
+        if getattr(y, "ndim", 1) == 2:
+            msg = "A column-vector y was passed when a 1d array was expected"
+            warnings.warn(msg, DataConversionWarning, stacklevel=2)
         labels = as_labels(y)
         meta = None
         if X_meta is not None:
@@ -159,7 +168,12 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(msg)
         unlabelled = None if X_unlabelled is None else Part(unpack(X_unlabelled)[0])
         groups = None if groups is None else as_labels(groups)
-        source = Source(Part(X, labels, groups), meta, {}, unlabelled)
+        weights = None
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, dtype=np.float64)
+            if weights.ndim != 1:
+                raise InputError(f"sample_weight has shape {weights.shape}: one per example needed")
+        source = Source(Part(X, labels, groups, weights=weights), meta, {}, unlabelled)
         self.seed_ = _seed(self.random_state)
         recipe = self._recipe(method, labels)
         module = self.backbone if isinstance(self.backbone, nn.Module) else None
@@ -195,7 +209,11 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _adopt(self, model: Model) -> None:
         self.model_ = model
         self.classes_ = np.asarray(model.classes.values)
-        if len(model.task.input_shape) == 1:
+        if isinstance(model.inputs, FrameInputs):
+            names = [column.name for column in model.inputs.columns]
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+            self.n_features_in_ = len(names)
+        elif len(model.task.input_shape) == 1:
             self.n_features_in_ = model.task.input_shape[0]
 
     def _predictions(self, X: Any) -> Predictions:

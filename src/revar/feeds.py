@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from revar.data.augment import Augment
 from revar.data.stored import Lazy, Stored
+from revar.errors import InputError
 from revar.randomness import derive
 from revar.types import Batch
 
@@ -57,6 +61,22 @@ class Cycle:
         self._order = self._shuffled(self.round)
 
 
+class Labelled(Protocol):
+    """Stored examples with their labels."""
+
+    @property
+    def x(self) -> Stored:
+        """[n, ...]"""
+
+    @property
+    def y(self) -> NDArray[np.int64]:
+        """[n] class numbers."""
+
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        """[n] or all alike."""
+
+
 class DataFeeds:
     """Training, meta and unlabelled batches, normalised, training ones augmented.
 
@@ -68,8 +88,8 @@ class DataFeeds:
 
     def __init__(
         self,
-        train: tuple[Stored, Tensor],
-        meta: tuple[Stored, Tensor],
+        train: Labelled,
+        meta: Labelled,
         unlabelled: Stored,
         *,
         normalise: nn.Module,
@@ -79,8 +99,12 @@ class DataFeeds:
         device: torch.device,
         workers: int | None = None,
     ) -> None:
-        self._x, self._y = _on_device(train[0], device), train[1].to(device)
-        self._meta_x, self._meta_y = _on_device(meta[0], device), meta[1].to(device)
+        self._x, self._meta_x = _on_device(train.x, device), _on_device(meta.x, device)
+        self._y, self._meta_y = (torch.from_numpy(part.y).to(device) for part in (train, meta))
+        self._weight, self._meta_weight = (
+            None if part.weights is None else torch.from_numpy(part.weights).to(device)
+            for part in (train, meta)
+        )
         self._unlabelled = _on_device(unlabelled, device)
         self._normalise, self._augment = normalise, augment
         self._seed, self._device = seed, device
@@ -109,14 +133,15 @@ class DataFeeds:
         batches = order.tensor_split(self.steps_per_epoch)[start:]
         for index, x in zip(batches, self._read(batches), strict=True):
             there = index.to(self._device)
-            yield Batch(self._prepare(x, augment=True), self._y[there], there)
+            weight = None if self._weight is None else self._weight[there]
+            yield Batch(self._prepare(x, augment=True), self._y[there], there, weight)
 
     def _read(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
         if isinstance(self._x, Tensor):
             for index in batches:
                 yield self._x[index.to(self._device)]
             return
-        stream: DataLoader[Tensor] = DataLoader(
+        stream: DataLoader[Tensor | InputError] = DataLoader(
             _Batches(self._x.in_worker() if self._workers else self._x, batches),
             batch_size=None,
             num_workers=self._workers,
@@ -124,14 +149,18 @@ class DataFeeds:
             # Its own generator: the loader must not draw from the one that dropout draws from.
             generator=torch.Generator().manual_seed(0),
         )
-        yield from stream
+        for x in stream:
+            if isinstance(x, InputError):
+                raise x
+            yield x
 
     def meta(self, count: int) -> Batch:
         """The next examples of the meta set."""
         index = self._cycles["meta"].take(count)
         there = index.to(self._device)
         x = self._meta_x[there if isinstance(self._meta_x, Tensor) else index]
-        return Batch(self._prepare(x), self._meta_y[there], there)
+        weight = None if self._meta_weight is None else self._meta_weight[there]
+        return Batch(self._prepare(x), self._meta_y[there], there, weight)
 
     def unlabelled(self, count: int) -> Tensor:
         """The next unlabelled inputs."""
@@ -153,8 +182,11 @@ def _on_device(x: Stored, device: torch.device) -> Stored:
     return x.to(device) if isinstance(x, Tensor) else x
 
 
-class _Batches(Dataset[Tensor]):
-    """Whole batches as the items of a dataset, so that a worker decodes one at a time."""
+class _Batches(Dataset[Tensor | InputError]):
+    """Whole batches as the items of a dataset, so that a worker decodes one at a time.
+
+    An error is handed on as it is: a loader would make its one line a traceback.
+    """
 
     def __init__(self, x: Lazy, batches: Sequence[Tensor]) -> None:
         self.x, self.batches = x, batches
@@ -162,5 +194,8 @@ class _Batches(Dataset[Tensor]):
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __getitem__(self, number: int) -> Tensor:
-        return self.x[self.batches[number]]
+    def __getitem__(self, number: int) -> Tensor | InputError:
+        try:
+            return self.x[self.batches[number]]
+        except InputError as error:
+            return error

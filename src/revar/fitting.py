@@ -113,8 +113,8 @@ def fit_prepared(
         networks = build_networks(recipe, task, splits["train"].x[:2], module, device)
         networks.normalise.load_state_dict(data.normalise.state_dict())
         feeds = DataFeeds(
-            (splits["train"].x, torch.from_numpy(splits["train"].y)),
-            (splits["meta"].x, torch.from_numpy(splits["meta"].y)),
+            splits["train"],
+            splits["meta"],
             data.unlabelled if recipe.method.uses_unlabelled else data.unlabelled[:0],
             normalise=networks.normalise,
             augment=resolve_augment(budget.augment, task.input_shape),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +49,7 @@ class Model:
     fitted: Fitted
     device: torch.device
     fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
-    predictions: dict[str, Predictions] = field(default_factory=dict)
+    predictions: MutableMapping[str, Predictions] = field(default_factory=dict)
     threshold: Threshold | None = None
 
     def predict(self, raw: Any, y: Any = None) -> Predictions:

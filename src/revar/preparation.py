@@ -32,6 +32,7 @@ class Split:
     x: Stored
     y: NDArray[np.int64]
     index: NDArray[np.int64]
+    weights: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,16 @@ def prepare(recipe: Recipe, source: Source, device: torch.device = CPU) -> Prepa
     loader = recipe.budget.loader
     x = settle(inputs.encode(train.x), loader, device)
     seen = scan(x)
-    splits = {name: Split(take(x, rows[name]), y[rows[name]], rows[name]) for name in rows}
+    weights = _weights(train.weights)
+    splits = {
+        name: Split(
+            take(x, rows[name]),
+            y[rows[name]],
+            rows[name],
+            None if weights is None else weights[rows[name]],
+        )
+        for name in rows
+    }
     prints = {name: Fingerprint.of_rows(seen.hashes[rows[name]]) for name in rows}
 
     given = {f"test:{name}": part for name, part in source.tests.items()}
@@ -85,7 +95,10 @@ def prepare(recipe: Recipe, source: Source, device: torch.device = CPU) -> Prepa
         print_ = Fingerprint.of(encoded[name].x)
         refuse_reuse(print_, name, prints)
         prints[name] = print_
-    splits["meta"] = encoded.pop("meta", splits["meta"])
+    if "meta" in encoded:
+        # Its batches are drawn again and again, a test set is read once.
+        meta = encoded.pop("meta")
+        splits["meta"] = replace(meta, x=settle(meta.x, loader, device))
     _warn_of_duplicates(prints)
     unlabelled = take(x, rows["train"][:0])
     if source.unlabelled is not None:
@@ -136,7 +149,8 @@ def _warn_of_duplicates(prints: dict[str, Fingerprint]) -> None:
 
 
 def _same_length(part: Part) -> None:
-    for name, values in (("y", part.y), ("groups", part.groups)):
+    named = (("y", part.y), ("groups", part.groups), ("sample_weight", part.weights))
+    for name, values in named:
         if values is not None and len(values) != len(part.x):
             raise InputError(f"X has {len(part.x)} rows, {name} has {len(values)}")
 
@@ -147,6 +161,18 @@ def _encoded(part: Part, inputs: Inputs, classes: Classes) -> Split:
     _same_length(part)
     x = inputs.encode(part.x)
     return Split(x, classes.encode(part.y), np.arange(len(x)))
+
+
+def _weights(given: NDArray[np.float64] | None) -> NDArray[np.float32] | None:
+    """Weights of mean one, so that their scale does not rescale the learning rate."""
+    if given is None:
+        return None
+    if not np.isfinite(given).all() or (given < 0).any():
+        raise InputError("sample_weight holds negative, missing or infinite weights")
+    if not given.any():
+        raise InputError("sample_weight is zero for every example: nothing would be learned")
+    scaled: NDArray[np.float32] = (given / given.mean()).astype(np.float32)
+    return scaled
 
 
 def _class_weights(wanted: Any, counts: NDArray[np.int64]) -> tuple[float, ...] | None:

@@ -14,7 +14,7 @@
     provenance.json          versions, hardware, date, command
     manifest.json            a checksum of each of these
 
-While it trains, the last whole checkpoint lies in ``checkpoint-<step>/``.
+While it trains, the last whole checkpoint lies in ``checkpoint-<step>-<epoch>/``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +92,8 @@ class RunFolder:
             raise InputError(f'"{self.path}" holds a run already: use --resume or another folder')
         self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
-        if "recipe.json" in self.store.names():
+        # The file, not the manifest: that names a file a moment before it is there.
+        if (self.path / "recipe.json").exists():
             self.check_same(recipe, data)
             return
         strange = {path.name for path in self.path.iterdir() if path.suffix != ".new"} - _EARLY
@@ -156,7 +157,8 @@ class RunFolder:
             InputError: it cannot be written; the one before is still there.
         """
         older = self._checkpoints()
-        target = self.path / f"checkpoint-{state.step:09d}"
+        # Both: after the last step of an epoch its books are still open, then they are closed.
+        target = self.path / f"checkpoint-{state.step:09d}-{state.epoch:06d}"
         if target.exists():
             return
         beside = self.path / f".{target.name}.new"
@@ -212,7 +214,11 @@ class RunFolder:
             for row in rows(name, evaluate(predictions, model.fitted))
         ]
         self.write_metrics(figures)
-        for path in last:
+        self.clear_checkpoints()
+
+    def clear_checkpoints(self) -> None:
+        """Remove what a finished run needs no more."""
+        for path in self._checkpoints():
             shutil.rmtree(path)
 
     def write_decisions(self, model: Model) -> None:
@@ -318,8 +324,38 @@ class RunFolder:
             fitted=self.fitted(),
             device=device,
             fingerprints={k: Fingerprint.of_rows(v.numpy()) for k, v in tensors.items()},
+            predictions=StoredPredictions(self),
             threshold=threshold,
         )
+
+
+class StoredPredictions(MutableMapping[str, Predictions]):
+    """The predictions of a run, read when they are asked for; new ones stay in memory."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._names = folder.prediction_names()
+        self._own: dict[str, Predictions] = {}
+
+    def __getitem__(self, name: str) -> Predictions:
+        if name in self._own:
+            return self._own[name]
+        if name not in self._names:
+            raise KeyError(name)
+        return self._folder.predictions(name)
+
+    def __setitem__(self, name: str, predictions: Predictions) -> None:
+        self._own[name] = predictions
+
+    def __delitem__(self, name: str) -> None:
+        self._own.pop(name, None)
+        self._names = [other for other in self._names if other != name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._names, *self._own}))
+
+    def __len__(self) -> int:
+        return len({*self._names, *self._own})
 
 
 def _chosen(recipe: Recipe, data: dict[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,11 @@ def take_off(
             continue
         # The share is of all rows, whatever was taken before; tiny data gives a little more.
         wanted = max(share * len(y), min(_FEWEST, len(y) // 5))
-        of_rest = wanted / len(left)
+        if wanted < 2 and name == "tune":
+            # One row decides nothing: better to train on it.
+            taken[name] = np.empty(0, dtype=np.int64)
+            continue
+        of_rest = max(wanted, 2) / len(left)
         own_seed = derive(seed, "split", name)
         if groups is None:
             chosen = _stratified(y[left], of_rest, own_seed)

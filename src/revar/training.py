@@ -154,8 +154,8 @@ class InterruptedRun(Exception):  # noqa: N818  (nothing went wrong: somebody as
 
 def train_step(
     state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
-) -> float:
-    """One step, the outer one first where it is due; the learning rate it used."""
+) -> None:
+    """One step, the outer one first where it is due."""
     networks, feeds, totals = state.networks, state.feeds, state.totals
     total = budget.epochs * feeds.steps_per_epoch
     lr = learning_rate(budget, state.step, total)
@@ -183,13 +183,13 @@ def train_step(
     hits = (result.logits.detach().argmax(-1) == batch.y).sum()
     totals.add_step(result.loss, hits, len(batch.y), result.weights)
     state.step_in_epoch += 1
-    return lr
 
 
-def _end_epoch(state: TrainingState, lr: float) -> EpochRecord:
+def _end_epoch(state: TrainingState, budget: Budget) -> EpochRecord:
     """Close the books of an epoch and open those of the next."""
     figures = state.totals.figures()
     step = state.step
+    lr = learning_rate(budget, step - 1, budget.epochs * state.feeds.steps_per_epoch)
     state.epoch, state.step_in_epoch = state.epoch + 1, 0
     record = EpochRecord(
         epoch=state.epoch,
@@ -237,9 +237,9 @@ def fit(
     keep = checkpoint or (lambda _: None)
     kept_at = time.monotonic()
     while state.epoch < budget.epochs:
-        lr, began = 0.0, time.perf_counter() - state.seconds
+        began = time.perf_counter() - state.seconds
         for batch in state.feeds.epoch(state.epoch, start=state.step_in_epoch):
-            lr = train_step(state, method, task, budget, batch)
+            train_step(state, method, task, budget, batch)
             state.seconds = time.perf_counter() - began
             observer.stepped(state.step, state.totals.figures)
             if stop is not None and stop():
@@ -248,7 +248,7 @@ def fit(
             if time.monotonic() - kept_at > CHECKPOINT_SECONDS:
                 keep(state)
                 kept_at = time.monotonic()
-        record = _end_epoch(state, lr)
+        record = _end_epoch(state, budget)
         if not math.isfinite(record.loss):
             msg = (
                 f"training diverged in epoch {record.epoch}: the loss is {record.loss}; "

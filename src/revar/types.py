@@ -22,11 +22,18 @@ class Batch:
         x: [n, ...] normalised inputs.
         y: [n] class numbers.
         index: [n] positions in the split they come from.
+        weight: [n] how much each example counts, or all alike.
     """
 
     x: Tensor
     y: Tensor
     index: Tensor
+    weight: Tensor | None = None
+
+    def part(self, rows: slice) -> Batch:
+        """Some of the examples."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Batch(self.x[rows], self.y[rows], self.index[rows], weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +50,12 @@ class Task:
     input_shape: tuple[int, ...]
     class_weights: tuple[float, ...] | None = None
 
-    def losses(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy of each example times the weight of its class, [n]."""
-        losses = F.cross_entropy(logits, y, reduction="none")
-        if self.class_weights is None:
-            return losses
-        return losses * losses.new_tensor(self.class_weights)[y]
+    def losses(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Cross-entropy of each example times its weight and that of its class, [n]."""
+        losses = F.cross_entropy(logits, batch.y, reduction="none")
+        if self.class_weights is not None:
+            losses = losses * losses.new_tensor(self.class_weights)[batch.y]
+        return losses if batch.weight is None else losses * batch.weight
 
 
 class Networks(nn.Module):

@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from revar.cli import run
 
 Make = Callable[[], None]
+GOOD: dict[str, Any] = {
+    "x": np.random.default_rng(0).normal(size=(60, 3)),
+    "y": np.arange(60) % 2,
+}
+HOLE = np.arange(180).reshape(60, 3) == 7
+TABLE = "a,b,kind\n" + "".join(f"{i},{i % 7}.5,{'xy'[i % 2]}\n" for i in range(60))
 
 
-def archive(name: str = "d.npz", **arrays: object) -> Make:
+def nothing() -> None:
+    """No files are needed."""
+
+
+def archive(**arrays: Any) -> Make:
+    """A good archive d.npz with some arrays replaced, left out (None) or added."""
+
     def make() -> None:
-        generator = np.random.default_rng(0)
-        good = {"x": generator.normal(size=(60, 3)), "y": np.arange(60) % 2}
-        np.savez(name, **{**good, **arrays})  # type: ignore[arg-type]
+        chosen = {k: v for k, v in {**GOOD, **arrays}.items() if v is not None}
+        np.savez("d.npz", **chosen)
 
     return make
 
 
-def text(name: str, content: str) -> Make:
+def text(name: str, content: str | bytes) -> Make:
     def make() -> None:
-        Path(name).write_text(content)
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return make
+
+
+def folder(*, classes: int = 2, bad: bytes | None = None, size: int = 8) -> Make:
+    """Class folders f/c0, f/c1, ... of ten images each, with a bad one among them if given."""
+
+    def make() -> None:
+        for k in range(classes):
+            Path(f"f/c{k}").mkdir(parents=True)
+            for i in range(10):
+                Image.new("RGB", (size, size), (20 * i, 80 * k, 0)).save(f"f/c{k}/{i}.png")
+        if bad is not None:
+            Path("f/c0/bad.jpg").write_bytes(bad)
 
     return make
 
@@ -34,130 +64,210 @@ def used_folder() -> None:
     Path("o/x").touch()
 
 
-def nothing() -> None:
-    """No files are needed."""
+def cut_archive() -> None:
+    archive()()
+    Path("d.npz").write_bytes(Path("d.npz").read_bytes()[:900])
 
 
-NAN = np.where(np.arange(180).reshape(60, 3) == 7, np.nan, 1.0)
+def cut_jpeg() -> bytes:
+    buffer = BytesIO()
+    Image.effect_noise((64, 64), 50).convert("RGB").save(buffer, "JPEG")
+    return buffer.getvalue()[:700]
+
+
+def huge_png() -> bytes:
+    """A picture that claims to be 60,000 pixels wide and high."""
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + b"IHDR" + header
+    chunk += struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    data = zlib.compress(b"")
+    body = (
+        struct.pack(">I", len(data))
+        + b"IDAT"
+        + data
+        + struct.pack(">I", zlib.crc32(b"IDAT" + data))
+    )
+    return b"\x89PNG\r\n\x1a\n" + chunk + body
+
+
+def path_table(rows: str) -> Make:
+    def make() -> None:
+        Image.new("RGB", (8, 8)).save("one.png")
+        Path("p.csv").write_text("file,kind\n" + rows)
+
+    return make
+
+
+TRAIN = ["train", "--data"]
+NPZ = [*TRAIN, "d.npz"]
+CSV = [*TRAIN, "t.csv", "--target", "kind"]
+DIGITS = [*TRAIN, "digits"]
+PATHS = [*TRAIN, "p.csv", "--target", "kind", "--image"]
+ON = ["evaluate", "TABLE_RUN", "--on", "d.npz"]
+PREDICT = ["predict", "TABLE_RUN", "d.npz"]
+
 CASES: dict[str, tuple[Make, list[str], str]] = {
+    # What is typed.
     "unknown command": (nothing, ["tran"], "No such command 'tran'"),
     "unknown option": (nothing, ["train", "--dta", "digits"], "--dta"),
     "no data": (nothing, ["train"], "Missing option '--data'"),
-    "unknown dataset": (nothing, ["train", "--data", "digts"], 'did you mean "digits"'),
-    "missing file": (nothing, ["train", "--data", "gone.npz"], 'no data at "gone.npz"'),
-    "unknown method": (
-        nothing,
-        ["train", "--data", "digits", "--method", "revr"],
-        'did you mean "revar"',
+    "unknown dataset": (nothing, [*TRAIN, "digts"], 'did you mean "digits"'),
+    "unknown part": (nothing, [*TRAIN, "digits:tset"], 'did you mean "test"'),
+    "unknown method": (nothing, [*DIGITS, "--method", "revr"], 'did you mean "revar"'),
+    "unknown backbone": (nothing, [*DIGITS, "--backbone", "convnt"], 'did you mean "convnet"'),
+    "unknown field": (nothing, [*DIGITS, "--set", "intervall=3"], 'did you mean "interval"'),
+    "whole number": (nothing, [*DIGITS, "--set", "interval=often"], "a whole number"),
+    "number": (nothing, [*DIGITS, "--set", "warmup=long"], "a number"),
+    "choice": (nothing, [*DIGITS, "--set", "update=cubic"], "one of linear, proximal"),
+    "yes or no": (nothing, [*DIGITS, "--set", "deterministic=maybe"], "true or false"),
+    "none where one is needed": (nothing, [*DIGITS, "--set", "interval=none"], "interval"),
+    "out of range": (nothing, [*DIGITS, "--set", "dropout_rate=1.5"], "rate is 1.5"),
+    "field without a value": (nothing, [*DIGITS, "--set", "interval"], "field=value"),
+    "epochs of the wrong type": (nothing, [*DIGITS, "--epochs", "x"], "--epochs"),
+    "no epochs": (nothing, [*DIGITS, "--epochs", "0"], "epochs is 0"),
+    "negative seed": (nothing, [*DIGITS, "--seed", "-1"], "seed is -1"),
+    "unknown device": (nothing, [*DIGITS, "--device", "tpu"], '"tpu"'),
+    "unknown list": (nothing, ["list", "method"], 'did you mean "methods"'),
+    "no such timm model": (nothing, ["list", "backbones", "--timm", "zzz*"], '"zzz*"'),
+    "a demo of nothing": (nothing, ["demo", "--epochs", "0"], "epochs is 0"),
+    # Where to write.
+    "out is a file": (text("f", "x"), [*DIGITS, "--out", "f"], '"f" is a file'),
+    "out is below a file": (text("f", "x"), [*DIGITS, "--out", "f/run"], "f/run"),
+    "out is not empty": (used_folder, [*DIGITS, "--out", "o"], "not empty"),
+    "out cannot be written": (nothing, [*DIGITS, "--out", "/proc/no/run"], "/proc/no"),
+    "out holds a run": (nothing, [*DIGITS, "--out", "TABLE_RUN"], "holds a run already"),
+    "out holds another run": (
+        nothing, [*DIGITS, "--out", "TABLE_RUN", "--resume"], "holds another run",
     ),
-    "unknown backbone": (
-        nothing,
-        ["train", "--data", "digits", "--backbone", "convnt"],
-        'did you mean "convnet"',
+    # Files.
+    "missing file": (nothing, [*TRAIN, "gone.npz"], 'no data at "gone.npz"'),
+    "unknown kind of file": (text("d.txt", "x"), [*TRAIN, "d.txt"], '"d.txt" is none of'),
+    "not an npz": (text("d.npz", "hello"), NPZ, '"d.npz" is no .npz'),
+    "a cut npz": (cut_archive, NPZ, '"d.npz"'),
+    "objects in an npz": (archive(y=np.array([None] * 60)), NPZ, "Python objects"),
+    "no x": (archive(x=None), NPZ, 'no array "x"'),
+    "no y": (archive(y=None), NPZ, 'no array "y"'),
+    "misspelt array": (archive(x_tets=GOOD["x"]), NPZ, 'did you mean "x_test"'),
+    "labels of nothing": (archive(y_test=GOOD["y"]), NPZ, 'no "x_test"'),
+    "meta without labels": (archive(x_meta=GOOD["x"]), NPZ, 'no "y_meta"'),
+    "groups of another length": (archive(groups=np.arange(9)), NPZ, "groups has 9"),
+    "y of another length": (archive(y=np.zeros(59)), NPZ, "60 rows, y has 59"),
+    # Values.
+    "NaN": (archive(x=np.where(HOLE, np.nan, 1.0)), NPZ, "NaN in 1 rows, first in row 2"),
+    "infinity": (archive(x=np.where(HOLE, np.inf, 1.0)), NPZ, "infinity in 1 rows"),
+    "too large for float32": (archive(x=np.where(HOLE, 1e300, 1.0)), NPZ, "float32"),
+    "complex numbers": (archive(x=GOOD["x"] * 1j), NPZ, "Complex data not supported"),
+    "text in an array": (archive(x=np.full((60, 2), "a")), NPZ, "pandas frame"),
+    "a flat x": (archive(x=np.zeros(60)), NPZ, "shape (60,)"),
+    "x of five axes": (archive(x=np.zeros((60, 2, 2, 2, 2))), NPZ, "shape (60, 2, 2, 2, 2)"),
+    "no columns": (archive(x=np.zeros((60, 0))), NPZ, "0 feature(s)"),
+    "one class": (archive(y=np.zeros(60, int)), NPZ, "two classes"),
+    "continuous y": (archive(y=np.linspace(0, 1, 60)), NPZ, "continuous"),
+    "missing labels": (archive(y=np.where(HOLE[:, 1], np.nan, 1.0)), NPZ, "missing labels"),
+    "y with two columns": (archive(y=np.zeros((60, 2))), NPZ, "shape (60, 2)"),
+    "hardly a label twice": (archive(y=np.arange(60)), NPZ, "60 distinct labels in 60"),
+    "too few examples": (archive(x=GOOD["x"][:2], y=GOOD["y"][:2]), NPZ, "too few"),
+    "test is train": (
+        archive(x_test=GOOD["x"], y_test=GOOD["y"]), NPZ, "are in the train split",
     ),
-    "unknown field": (
-        nothing,
-        ["train", "--data", "digits", "--set", "intervall=3"],
-        'did you mean "interval"',
-    ),
-    "field of the wrong type": (
-        nothing,
-        ["train", "--data", "digits", "--set", "interval=often"],
-        "a whole number",
-    ),
-    "field without a value": (
-        nothing,
-        ["train", "--data", "digits", "--set", "interval"],
-        "field=value",
-    ),
-    "epochs of the wrong type": (
-        nothing,
-        ["train", "--data", "digits", "--epochs", "x"],
-        "--epochs",
-    ),
-    "no epochs": (nothing, ["train", "--data", "digits", "--epochs", "0"], "epochs is 0"),
-    "negative seed": (nothing, ["train", "--data", "digits", "--seed", "-1"], "seed is -1"),
-    "unknown device": (nothing, ["train", "--data", "digits", "--device", "tpu"], '"tpu"'),
-    "csv without a target": (
-        text("t.csv", "a,b\n1,2\n"),
-        ["train", "--data", "t.csv"],
-        "columns: a, b",
-    ),
-    "unknown target": (
-        text("t.csv", "a,b\n1,2\n"),
-        ["train", "--data", "t.csv", "--target", "c"],
-        '"c" is no column',
-    ),
-    "empty csv": (text("t.csv", ""), ["train", "--data", "t.csv", "--target", "a"], '"t.csv"'),
-    "ragged csv": (
-        text("t.csv", "a,b\n1,2\n1,2,3\n"),
-        ["train", "--data", "t.csv", "--target", "a"],
-        "line 3",
-    ),
-    "nan in an array": (
-        archive(x=NAN),
-        ["train", "--data", "d.npz"],
-        "NaN in 1 rows, first in row 2",
-    ),
-    "infinity in an array": (
-        archive(x=np.where(np.isnan(NAN), np.inf, NAN)),
-        ["train", "--data", "d.npz"],
-        "infinity",
-    ),
-    "y of another length": (
-        archive(y=np.zeros(59)),
-        ["train", "--data", "d.npz"],
-        "60 rows, y has 59",
-    ),
-    "one class": (archive(y=np.zeros(60, int)), ["train", "--data", "d.npz"], "two classes"),
-    "object arrays": (
-        archive(y=np.array([None] * 60)),
-        ["train", "--data", "d.npz"],
-        "Python objects",
-    ),
-    "not an npz": (text("d.npz", "hello"), ["train", "--data", "d.npz"], '"d.npz" is no .npz'),
-    "no y": (
-        lambda: np.savez("d.npz", x=np.zeros((3, 2))),
-        ["train", "--data", "d.npz"],
-        'no array "y"',
-    ),
-    "empty folder": (lambda: Path("f").mkdir(), ["train", "--data", "f"], "class folders"),
-    "unknown kind of file": (
-        text("d.txt", "x"),
-        ["train", "--data", "d.txt"],
-        '"d.txt" is none of',
-    ),
-    "phase that never starts": (
-        archive(),
-        [
-            "train",
-            "--data",
-            "d.npz",
-            "--epochs",
-            "1",
-            "--set",
-            "interval=999",
-            "--set",
-            "warmup=0.5",
-        ],
+    "a phase that never starts": (
+        archive(), [*NPZ, "--epochs", "1", "--set", "interval=999", "--set", "warmup=0.5"],
         "never be updated",
     ),
-    "unlabelled that nobody uses": (
-        archive(),
-        ["train", "--data", "d.npz", "--unlabelled", "d.npz"],
-        "unlabelled=pooled",
+    "unlabelled data nobody uses": (
+        archive(), [*NPZ, "--unlabelled", "d.npz"], "unlabelled=pooled",
     ),
+    "no unlabelled data": (
+        archive(), [*NPZ, "--set", "unlabelled=pooled"], "needs unlabelled inputs",
+    ),
+    # Tables.
+    "csv without a target": (text("t.csv", TABLE), [*TRAIN, "t.csv"], "columns: a, b, kind"),
+    "unknown target": (text("t.csv", TABLE), [*TRAIN, "t.csv", "--target", "c"], '"c" is no col'),
+    "unknown group": (text("t.csv", TABLE), [*CSV, "--group", "g"], '--group "g" is no column'),
+    "empty csv": (text("t.csv", ""), CSV, '"t.csv"'),
+    "only a header": (text("t.csv", "a,kind\n"), CSV, "no rows"),
+    "ragged csv": (text("t.csv", TABLE + "1,2,x,9\n"), CSV, "line 62"),
+    "rows wider than the header": (text("t.csv", "a,kind\n1,2,x\n3,4,y\n"), CSV, "header"),
+    "an open quote": (text("t.csv", TABLE + '1,"2,x\n'), CSV, "EOF inside string"),
+    "another encoding": (text("t.csv", (TABLE + "1,2,ü\n").encode("latin-1")), CSV, "not UTF-8"),
+    "two columns of one name": (text("t.csv", " a,a,kind\n1,2,x\n"), CSV, '"a"'),
+    "a missing label": (text("t.csv", TABLE + "1,2,\n"), CSV, "line 62"),
+    "infinity in a table": (text("t.csv", TABLE + "inf,2,x\n"), CSV, '"a" holds infinity'),
+    "a name as target": (text("t.csv", TABLE), [*TRAIN, "t.csv", "--target", "a"], "distinct"),
+    "nothing but the target": (text("t.csv", "kind\n" + "x\ny\n" * 20), CSV, "no columns"),
+    # Images.
+    "empty folder": (lambda: Path("f").mkdir(), [*TRAIN, "f"], "class folders"),
+    "one class folder": (folder(classes=1), [*TRAIN, "f"], "two classes"),
+    "an empty image": (folder(bad=b""), [*TRAIN, "f"], "f/c0/bad.jpg"),
+    "a text as image": (folder(bad=b"hello"), [*TRAIN, "f"], "f/c0/bad.jpg"),
+    "a cut image": (folder(bad=cut_jpeg()), [*TRAIN, "f"], "f/c0/bad.jpg"),
+    "a bomb": (folder(bad=huge_png()), [*TRAIN, "f"], "too many pixels"),
+    "unknown image column": (path_table("one.png,x\n"), [*PATHS, "fiel"], '"fiel" is no column'),
+    "an image that is gone": (path_table("one.png,x\ngone.png,y\n"), [*PATHS, "file"], "gone.png"),
+    "no image path": (path_table("one.png,x\n,y\n"), [*PATHS, "file"], "line 3"),
+    # Runs.
     "no run": (nothing, ["evaluate", "gone"], 'no run at "gone"'),
+    "no run to predict with": (archive(), ["predict", "gone", "d.npz"], 'no run at "gone"'),
     "a folder that is no run": (lambda: Path("f").mkdir(), ["evaluate", "f"], "no recipe.json"),
-    "predict without a run": (archive(), ["predict", "gone", "d.npz"], 'no run at "gone"'),
-    "unknown list": (nothing, ["list", "method"], 'did you mean "methods"'),
-    "out is a file": (text("f", "x"), ["train", "--data", "digits", "--out", "f"], '"f" is a file'),
-    "out is not empty": (
-        used_folder,
-        ["train", "--data", "digits", "--out", "o"],
-        "not empty",
+    "no test split": (nothing, ["evaluate", "TABLE_RUN"], "give one with --on"),
+    "nothing to evaluate on": (nothing, ["evaluate", "TABLE_RUN", "--on", "gone.npz"], "gone.npz"),
+    "evaluated without labels": (archive(y=None), ON, 'no array "y"'),
+    "a label never seen": (archive(y=np.full(60, 7)), ON, "label 7 was not among"),
+    "evaluated on training data": (archive(), ON, "are in the train split"),
+    "another number of columns": (archive(x=np.ones((60, 4))), PREDICT, "X has 4 features"),
+    "images for a table": (archive(x=np.ones((60, 8, 8))), PREDICT, "(1, 8, 8)"),
+    "a picture for a table": (folder(), ["predict", "TABLE_RUN", "f"], "is no table"),
+    "no x to predict on": (archive(x=None), PREDICT, 'no array "x"'),
+    "nothing to predict on": (nothing, PREDICT, 'no data at "d.npz"'),
+    "no rows to predict on": (archive(x=GOOD["x"][:0], y=None), PREDICT, "no rows"),
+    "a coverage of nothing": (archive(), [*PREDICT, "--coverage", "0"], "coverage is 0"),
+    "a coverage above one": (archive(), [*PREDICT, "--coverage", "1.5"], "coverage is 1.5"),
+    "an output that is there": (
+        text("p.csv", "a\n"), ["predict", "TABLE_RUN", "p.csv", "--out", "p.csv"], '"p.csv" exists',
     ),
-}
+    "a column is missing": (
+        text("t.csv", "a\n1\n"), ["predict", "FRAME_RUN", "t.csv"], 'column "b" is missing',
+    ),
+    "text where numbers were": (
+        text("t.csv", "a,b\n1,much\n"), ["predict", "FRAME_RUN", "t.csv"], 'column "b" holds text',
+    ),
+    "an array for a table": (archive(), ["predict", "FRAME_RUN", "d.npz"], "named columns"),
+    "a table for images": (
+        text("t.csv", TABLE), ["predict", "IMAGE_RUN", "t.csv"], "text columns",
+    ),
+    "images of another shape": (
+        archive(x=np.zeros((3, 9, 9, 3), np.uint8)), ["predict", "IMAGE_RUN", "d.npz"], "(3, 9, 9)",
+    ),
+    "images of another range": (
+        archive(x=np.full((3, 8, 8, 3), 0.5)), ["predict", "IMAGE_RUN", "d.npz"], "from 0 to 255",
+    ),
+    "a folder without images": (
+        lambda: Path("f").mkdir(), ["predict", "IMAGE_RUN", "f"], "no image files",
+    ),
+    "a bad image to predict on": (
+        folder(bad=b"x"), ["predict", "IMAGE_RUN", "f"], "f/c0/bad.jpg",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A run on arrays, one on a table with names, one on image files."""
+    home = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        archive()()
+        text("t.csv", TABLE)()
+        folder()()
+        quick = ["--method", "erm", "--epochs", "1", "--out"]
+        assert run([*NPZ, *quick, "TABLE_RUN"]) == 0
+        assert run([*CSV, *quick, "FRAME_RUN"]) == 0
+        assert run([*TRAIN, "f", *quick, "IMAGE_RUN"]) == 0
+    return {name: str(home / name) for name in ("TABLE_RUN", "FRAME_RUN", "IMAGE_RUN")}
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(CASES) >= 100
 
 
 @pytest.mark.parametrize(("make", "arguments", "words"), CASES.values(), ids=CASES.keys())
@@ -165,63 +275,37 @@ def test_one_line_exit_code_2_nothing_left(
     make: Make,
     arguments: list[str],
     words: str,
+    runs: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    def everything() -> dict[Path, bytes]:
+        homes = [tmp_path, *map(Path, runs.values())]
+        return {p: p.read_bytes() for home in homes for p in home.rglob("*") if p.is_file()}
+
     monkeypatch.chdir(tmp_path)
     make()
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert run(arguments) == 2
+    before = everything()
+    assert run([runs.get(word, word) for word in arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("error: ")
     assert captured.err.count("\n") == 1, captured.err
     assert words in captured.err
-    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert after == before
+    assert everything() == before
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trained")
-    archive(str(folder / "d.npz"))()
-    out = folder / "run"
-    base = ["train", "--data", str(folder / "d.npz"), "--out", str(out), "--method", "erm"]
-    assert run([*base, "--epochs", "1"]) == 0
-    return out
-
-
-@pytest.mark.parametrize(
-    ("make", "arguments", "words"),
-    [
-        (nothing, ["evaluate", "RUN"], "without a test split: give one with --on"),
-        (archive(y=np.full(60, 7)), ["evaluate", "RUN", "--on", "d.npz"], "label 7 was not among"),
-        (archive(x=np.ones((60, 4))), ["predict", "RUN", "d.npz"], "shape (4,)"),
-        (archive(), ["predict", "RUN", "gone.npz"], 'no data at "gone.npz"'),
-        (archive(), ["predict", "RUN", "d.npz", "--coverage", "1.5"], "coverage is 1.5"),
-        (text("p.csv", "a\n1\n"), ["predict", "RUN", "p.csv", "--out", "p.csv"], '"p.csv"'),
-        (nothing, ["train", "--data", "digits", "--out", "RUN"], "holds a run already"),
-        (nothing, ["train", "--data", "digits", "--out", "RUN", "--resume"], "another run"),
-        (archive(), ["evaluate", "RUN", "--on", "d.npz"], "of these rows are in the train split"),
-    ],
-)
-def test_bad_input_for_a_run(
-    make: Make,
-    arguments: list[str],
-    words: str,
-    trained: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_unreadable_images_are_skipped_and_counted_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    make()
-    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
-    assert run([str(trained) if word == "RUN" else word for word in arguments]) == 2
+    folder(bad=cut_jpeg())()
+    Path("f/c1/empty.png").touch()
+    assert run([*TRAIN, "f", "--method", "erm", "--epochs", "1", "--skip-unreadable"]) == 0
+    assert "warning: 2 unreadable images were skipped" in capsys.readouterr().err
+    assert run(["predict", "runs/f-erm-seed0", "f", "--skip-unreadable"]) == 0
     captured = capsys.readouterr()
-    assert captured.err.startswith("error: ")
-    assert captured.err.count("\n") == 1, captured.err
-    assert words in captured.err
-    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+    assert "warning: 2 unreadable images were skipped" in captured.err
+    assert len(captured.out.splitlines()) == 21

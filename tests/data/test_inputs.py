@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from revar.data.frames import FrameInputs
 from revar.data.inputs import ArrayInputs, fit_inputs, is_frame, unpack
+from revar.data.stored import ImageFiles, Items
 from revar.errors import InputError
 
 
@@ -30,8 +32,15 @@ def fitted(raw: Any) -> ArrayInputs:
     return stored
 
 
+def stored_as(inputs: ArrayInputs, raw: Any) -> Tensor:
+    """Arrays are stored in memory."""
+    stored = inputs.encode(raw)
+    assert isinstance(stored, Tensor)
+    return stored
+
+
 def encode(raw: Any) -> Tensor:
-    return fitted(raw).encode(raw)
+    return stored_as(fitted(raw), raw)
 
 
 # --- images
@@ -65,11 +74,11 @@ def test_images_of_bytes_stay_bytes_and_other_images_become_float32() -> None:
     x = images()
     stored = fitted(x)
     assert stored == ArrayInputs(shape=(3, 8, 10), dtype="uint8")
-    assert stored.encode(x).dtype == torch.uint8
+    assert stored_as(stored, x).dtype == torch.uint8
     for kind in (np.float64, np.float16, np.int64, np.uint16):
         other = fitted(x.astype(kind))
         assert other == ArrayInputs(shape=(3, 8, 10), dtype="float32")
-        encoded = other.encode(x.astype(kind))
+        encoded = stored_as(other, x.astype(kind))
         assert encoded.dtype == torch.float32
         np.testing.assert_array_equal(encoded.numpy(), x)
 
@@ -78,7 +87,7 @@ def test_a_model_of_bytes_reads_whole_numbers_of_any_type() -> None:
     x = images()
     stored = fitted(x)
     for kind in (np.float32, np.int16, np.int64):
-        assert torch.equal(stored.encode(x.astype(kind)), torch.from_numpy(x))
+        assert torch.equal(stored_as(stored, x.astype(kind)), torch.from_numpy(x))
 
 
 @pytest.mark.parametrize(("factor", "offset"), [(1 / 255, 0.0), (1.0, -1.0), (1.0, 1.0), (0.5, 0)])
@@ -130,8 +139,8 @@ def test_tables_of_any_number_type_are_float32(kind: str) -> None:
     stored = fitted(x)
     assert stored == ArrayInputs(shape=(2,), dtype="float32")
     assert stored.image_shape is None
-    assert stored.encode(x).dtype == torch.float32
-    np.testing.assert_array_equal(stored.encode(x).numpy(), np.arange(12).reshape(6, 2))
+    assert stored_as(stored, x).dtype == torch.float32
+    np.testing.assert_array_equal(stored_as(stored, x).numpy(), np.arange(12).reshape(6, 2))
 
 
 def test_lists_booleans_objects_and_foreign_byte_orders_are_read() -> None:
@@ -191,7 +200,7 @@ def test_values_beyond_float32_are_refused() -> None:
         (np.zeros((3, 0)), "0 feature"),
         (np.array([["a", "b"]]), "text columns in a pandas frame"),
         (np.array([[1, "b"]], dtype=object), "X holds 'b'"),
-        (np.array([[1 + 2j, 0]]), "complex"),
+        (np.array([[1 + 2j, 0]]), "Complex data"),
         (np.array([["2020-01-01"]], dtype="datetime64[D]"), "pandas frame"),
     ],
 )
@@ -202,7 +211,7 @@ def test_what_is_no_table_and_no_image_is_refused(raw: NDArray[Any], message: st
 
 def test_another_number_of_columns_is_refused() -> None:
     stored = fitted(np.zeros((6, 4)))
-    with pytest.raises(InputError, match=r"\(3,\).*trained on \(4,\)"):
+    with pytest.raises(InputError, match=r"X has 3 features, .*expecting 4 features"):
         stored.encode(np.zeros((6, 3)))
 
 
@@ -220,7 +229,7 @@ def test_frames_are_told_from_arrays() -> None:
 
 def test_a_model_of_arrays_reads_a_frame_of_numbers_by_position() -> None:
     stored = fitted(np.zeros((6, 2)))
-    got = stored.encode(pd.DataFrame({"b": [1, 2], "a": [3.0, 4.0]}))
+    got = stored_as(stored, pd.DataFrame({"b": [1, 2], "a": [3.0, 4.0]}))
     assert got.tolist() == [[1, 3], [2, 4]]
 
 
@@ -236,7 +245,7 @@ def test_frames_are_fitted_on_the_training_rows_only() -> None:
 # --- datasets
 
 
-class Items(Dataset[Any]):
+class Listed(Dataset[Any]):
     """A map-style dataset of anything."""
 
     def __init__(self, *items: Any) -> None:
@@ -258,10 +267,12 @@ def test_anything_but_a_dataset_passes_through() -> None:
 def test_a_dataset_of_pairs_gives_inputs_and_labels() -> None:
     x, y = torch.arange(6.0).reshape(3, 2), torch.tensor([2, 0, 1])
     got, labels = unpack(TensorDataset(x, y))
-    assert torch.equal(got, x)
+    assert isinstance(got, Items)
+    assert got.shape == (3, 2)
+    assert torch.equal(got[:], x)
     assert labels.tolist() == [2, 0, 1]
     assert labels.dtype.kind == "i"
-    _, text = unpack(Items((x[0], "cat"), (x[1], "dog")))
+    _, text = unpack(Listed((x[0], "cat"), (x[1], "dog")))
     assert text.tolist() == ["cat", "dog"]
 
 
@@ -272,17 +283,76 @@ def test_labels_given_beside_a_dataset_win() -> None:
 
 def test_a_dataset_of_inputs_alone_leaves_the_labels_to_the_caller() -> None:
     x = torch.arange(6.0).reshape(3, 2)
-    for dataset in (Items(*x), Items(*x.numpy()), TensorDataset(x)):
+    for dataset in (Listed(*x), Listed(*x.numpy()), TensorDataset(x)):
         got, labels = unpack(dataset, "given")
-        assert torch.equal(got, x)
+        assert torch.equal(got[:], x)
         assert labels == "given"
 
 
 def test_items_of_different_shapes_are_refused_with_the_first_odd_one() -> None:
-    with pytest.raises(InputError, match=r"item 2 has shape \(3,\), item 0 has \(2,\)"):
-        unpack(Items(torch.zeros(2), torch.zeros(2), torch.zeros(3)))
+    raw, _ = unpack(Listed(torch.zeros(2), torch.zeros(2), torch.zeros(3)))
+    with pytest.raises(InputError, match=r"item 2 has shape \(3,\), item 0 has \(2,\): resize"):
+        raw[:]
+    with pytest.raises(InputError, match=r"item 2 has shape \(3,\), item 1 has \(2,\): resize"):
+        raw[1:]
 
 
 def test_an_empty_dataset_is_refused() -> None:
     with pytest.raises(InputError, match="empty"):
-        unpack(Items())
+        unpack(Listed())
+
+
+def test_a_dataset_is_encoded_as_its_inputs_would_be_when_they_are_read() -> None:
+    for x in (images(), images().astype(np.float32) / 255, np.arange(12.0).reshape(6, 2)):
+        raw, _ = unpack(Listed(*x))
+        inputs = fit_inputs(raw, np.arange(6))
+        assert inputs == fitted(torch.from_numpy(x))
+        stored = inputs.encode(raw)
+        assert isinstance(stored, Items)
+        assert stored.shape == x.shape
+        assert torch.equal(stored[:], encode(torch.from_numpy(x)))
+
+
+def test_gaps_in_a_dataset_are_refused_when_they_are_read() -> None:
+    x = np.zeros((6, 2))
+    raw, _ = unpack(Listed(*x))
+    stored = fit_inputs(raw, np.arange(6)).encode(raw)
+    x[4, 1] = np.nan
+    assert torch.equal(stored[:4], torch.zeros(4, 2))
+    with pytest.raises(InputError, match="X holds NaN in 1 rows"):
+        stored[3:]
+
+
+def test_another_dataset_of_another_shape_is_refused_when_it_is_read() -> None:
+    stored = fitted(images()).encode(unpack(Listed(*images(height=9)))[0])
+    with pytest.raises(InputError, match=r"\(3, 9, 10\).*trained on \(3, 8, 10\)"):
+        stored[:1]
+
+
+# --- images of whole numbers and models of floats
+
+
+def test_a_model_of_floats_refuses_images_of_whole_numbers_from_anywhere() -> None:
+    x = images()
+    stored = fitted(x.astype(np.float32) / 255)
+    words = r"images of whole numbers 0\.\.255: this model was trained on float ones, scale them"
+    for raw in (x, torch.from_numpy(x), ImageFiles((Path("a.png"),), (3, 8, 10))):
+        with pytest.raises(InputError, match=words):
+            stored.encode(raw)
+    lazily = stored.encode(unpack(Listed(*x))[0])
+    with pytest.raises(InputError, match=words):
+        lazily[:]
+
+
+def test_a_model_of_floats_reads_tables_of_bytes() -> None:
+    table = np.arange(12, dtype=np.uint8).reshape(6, 2)
+    assert torch.equal(stored_as(fitted(table / 2), table), torch.from_numpy(table).float())
+
+
+def test_image_files_stay_files_and_are_refused_at_another_shape() -> None:
+    files = ImageFiles((Path("a.png"), Path("b.png")), (3, 8, 10))
+    stored = fitted(files)
+    assert stored == ArrayInputs(shape=(3, 8, 10), dtype="uint8")
+    assert stored.encode(files) is files
+    with pytest.raises(InputError, match=r"read at \(3, 8, 10\): .*trained on \(1, 8, 10\)"):
+        fitted(images(1)).encode(files)

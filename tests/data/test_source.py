@@ -10,10 +10,12 @@ import torch
 
 from revar.data.digits import digits, digits_noisy, shift
 from revar.data.files import read_arrays, read_csv, read_frame, read_npz
-from revar.data.source import Part, Source, evaluation_part, load_inputs, load_source
-from revar.errors import InputError
-from support.pictures import pixels, save
+from revar.data.source import Part, Reading, Source, evaluation_part, load_inputs, load_source
+from revar.data.stored import ImageFiles
+from revar.errors import DataWarning, InputError
+from support.pictures import damaged, pixels, save
 
+TABLES, GREY = Reading(), Reading(image_shape=(1, 4, 4))
 X, Y = np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 1, 0, 1])
 
 
@@ -88,6 +90,28 @@ def test_an_archive_with_something_missing_says_what(
         read_npz(archive(tmp_path / "d.npz", **arrays))
 
 
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x_tset": X, "y_tset": Y}, 'unknown array of .*"x_tset": did you mean "x_test"'),
+        ({"x_test": X, "y_tests": Y}, 'unknown array of .*"y_tests": did you mean "y_test"'),
+        ({"x_unlabeled": X}, 'unknown array of .*"x_unlabeled": did you mean "x_unlabelled"'),
+        ({"y_test": Y}, 'has "y_test" but no "x_test"'),
+        ({"y_meta": Y}, 'has "y_meta" but no "x_meta"'),
+    ],
+)
+def test_a_misspelt_array_is_refused_and_not_left_out(
+    tmp_path: Path, arrays: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        load_source(str(archive(tmp_path / "d.npz", x=X, y=Y, **arrays)))
+
+
+def test_arrays_of_other_names_are_the_users_own_business(tmp_path: Path) -> None:
+    source = load_source(str(archive(tmp_path / "d.npz", x=X, y=Y, feature_names=Y, xs=X)))
+    assert len(source.train) == 6
+
+
 class Trap:
     """Leaves a mark if it is ever unpickled."""
 
@@ -105,7 +129,7 @@ def test_objects_in_an_archive_are_refused_and_never_unpickled(tmp_path: Path) -
     with pytest.raises(InputError, match="it holds Python objects; save plain numbers or text"):
         load_source(str(path))
     with pytest.raises(InputError, match="it holds Python objects"):
-        load_inputs(str(path), None)
+        load_inputs(str(path), TABLES)
     assert not mark.exists()
     # The trap is a working one.
     with np.load(path, allow_pickle=True) as opened:
@@ -164,7 +188,7 @@ CSV = "\n".join(
 
 
 def test_a_table_has_numbers_text_and_gaps(tmp_path: Path) -> None:
-    source = load_source(str(table(tmp_path / "d.csv", CSV)), target="outcome")
+    source = load_source(str(table(tmp_path / "d.csv", CSV)), Reading(target="outcome"))
     frame = source.train.x
     assert list(frame.columns) == ["age", "ward", "pressure"]
     np.testing.assert_array_equal(frame["age"], [30, 40, np.nan, 50])
@@ -177,7 +201,7 @@ def test_a_table_has_numbers_text_and_gaps(tmp_path: Path) -> None:
 
 def test_the_column_of_groups_is_no_input(tmp_path: Path) -> None:
     path = table(tmp_path / "d.csv", "id,a,y\np1,1,0\np1,2,1\np2,3,0\n")
-    source = read_csv(path, target="y", group="id")
+    source = read_csv(path, Reading(target="y", group="id"))
     assert list(source.train.x.columns) == ["a"]
     assert source.train.groups is not None
     assert source.train.groups.tolist() == ["p1", "p1", "p2"]
@@ -189,15 +213,15 @@ def test_a_table_without_a_target_lists_its_columns(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"needs --target.*columns: age, ward, pressure, outcome"):
         load_source(str(path))
     with pytest.raises(InputError, match=r'--target "outcom" is no column of .*columns: age, ward'):
-        load_source(str(path), target="outcom")
+        load_source(str(path), Reading(target="outcom"))
     with pytest.raises(InputError, match='--group "patient" is no column'):
-        load_source(str(path), target="outcome", group="patient")
+        load_source(str(path), Reading(target="outcome", group="patient"))
 
 
 def test_missing_labels_are_counted_and_their_line_named(tmp_path: Path) -> None:
     path = table(tmp_path / "d.csv", "a,y\n1,0\n2,\n3,?\n4,1\n")
     with pytest.raises(InputError, match='target "y" is missing in 2 rows, first in line 3'):
-        load_source(str(path), target="y")
+        load_source(str(path), Reading(target="y"))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +232,7 @@ def test_missing_labels_are_counted_and_their_line_named(tmp_path: Path) -> None
         (b"a,b\n1,2\n3,4,5\n", "is no CSV table"),
         (b"a,b\n1,2,3\n4,5,6\n", "its rows have more cells than its header"),
         (b'a,b\n1,"2\n', "is no CSV table"),
-        ("a,b\ncafé,1\n".encode("latin-1"), "is no CSV table"),
+        ("a,b\n1,2\ncafé,1\n".encode("latin-1"), "is not UTF-8 in line 3: save"),
     ],
     ids=["empty", "header only", "one long row", "all rows long", "open quote", "latin-1"],
 )
@@ -224,6 +248,95 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
     path = tmp_path / "d.csv"
     path.write_text("a,b\n1,2\n", encoding="utf-8-sig")
     assert list(read_frame(path).columns) == ["a", "b"]
+
+
+# --- tables of paths
+
+
+def pictures(folder: Path) -> dict[str, Any]:
+    """Four small pictures, two of them in a folder of their own."""
+    names = ("a.png", "b.png", "more/c.png", "more/d.png")
+    return {name: save(folder / name, pixels(4, 4, seed=i)) for i, name in enumerate(names)}
+
+
+LISTED = "\n".join(
+    [
+        "patient,file,age,outcome",
+        "p1,b.png,30,ill",
+        "p1,more/d.png,30,well",
+        "p2,a.png,50,well",
+    ]
+)
+
+
+def test_a_table_of_paths_names_images_relative_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = pictures(tmp_path / "data")
+    table(tmp_path / "data" / "list.csv", LISTED)
+    monkeypatch.chdir(tmp_path)
+    reading = Reading(target="outcome", group="patient", image="file")
+    part = load_source("data/list.csv", reading).train
+    assert isinstance(part.x, ImageFiles)
+    expected = np.stack([kept[name] for name in ("b.png", "more/d.png", "a.png")])
+    np.testing.assert_array_equal(part.x[:][:, 0], expected)
+    assert labels(part) == ["ill", "well", "well"]
+    assert part.groups is not None
+    assert part.groups.tolist() == ["p1", "p1", "p2"]
+    assert part.names == ("b.png", "more/d.png", "a.png")
+
+
+def test_a_table_may_name_images_by_their_full_paths_and_more_than_once(tmp_path: Path) -> None:
+    kept = pictures(tmp_path / "data")["a.png"]
+    full = tmp_path / "data" / "a.png"
+    path = table(tmp_path / "list.csv", f"file,y\n{full},0\ndata/a.png,1\n{full},0\n")
+    part = load_source(str(path), Reading(target="y", image="file")).train
+    np.testing.assert_array_equal(part.x[:][:, 0], np.stack([kept] * 3))
+
+
+def test_images_of_a_table_are_read_at_one_shape_or_at_the_one_given(tmp_path: Path) -> None:
+    pictures(tmp_path)
+    save(tmp_path / "b.png", pixels(8, 12, 3))
+    path = str(table(tmp_path / "list.csv", LISTED))
+    assert load_source(path, Reading(target="outcome", image="file")).train.x.shape == (3, 3, 4, 4)
+    given = Reading(target="outcome", image="file", image_shape=(1, 6, 5))
+    assert load_source(path, given).train.x.shape == (3, 1, 6, 5)
+
+
+def test_a_missing_path_is_named_by_its_line(tmp_path: Path) -> None:
+    pictures(tmp_path)
+    path = table(tmp_path / "list.csv", "file,y\na.png,0\nb.png,1\n,1\n?,0\n")
+    for skip in (False, True):
+        reading = Reading(target="y", image="file", skip_unreadable=skip)
+        with pytest.raises(InputError, match=r'list\.csv": no image path in line 4'):
+            load_source(str(path), reading)
+
+
+def test_a_missing_file_and_a_missing_column_are_named(tmp_path: Path) -> None:
+    pictures(tmp_path)
+    path = str(table(tmp_path / "list.csv", "file,y\na.png,0\ngone.png,1\n"))
+    with pytest.raises(InputError, match=r'"[^"]*gone\.png" cannot be read.*No such file') as seen:
+        load_source(path, Reading(target="y", image="file"))
+    assert "\n" not in str(seen.value)
+    with pytest.raises(InputError, match=r'--image "path" is no column of .*columns: file, y'):
+        load_source(path, Reading(target="y", image="path"))
+
+
+def test_unreadable_images_of_a_table_are_skipped_with_their_labels_and_groups(
+    tmp_path: Path,
+) -> None:
+    kept = pictures(tmp_path)
+    damaged(tmp_path / "broken.png")
+    text = "file,y,id\ngone.png,0,u\na.png,1,v\nbroken.png,0,w\nb.png,0,x\n"
+    path = table(tmp_path / "list.csv", text)
+    reading = Reading(target="y", group="id", image="file", skip_unreadable=True)
+    with pytest.warns(DataWarning, match=r"^2 unreadable images were skipped, .*gone\.png"):
+        part = load_source(str(path), reading).train
+    assert labels(part) == [1, 0]
+    assert part.groups is not None
+    assert part.groups.tolist() == ["v", "x"]
+    assert part.names == ("a.png", "b.png")
+    np.testing.assert_array_equal(part.x[:][:, 0], np.stack([kept["a.png"], kept["b.png"]]))
 
 
 # --- what a spec means
@@ -248,7 +361,7 @@ def test_a_folder_is_read_as_class_folders_at_the_shape_asked_for(tmp_path: Path
     for name in "ab":
         save(tmp_path / name / "0.png", pixels(8, 8, 3))
     assert load_source(str(tmp_path)).train.x.shape == (2, 3, 8, 8)
-    assert load_source(str(tmp_path), image_shape=(1, 4, 4)).train.x.shape == (2, 1, 4, 4)
+    assert load_source(str(tmp_path), GREY).train.x.shape == (2, 1, 4, 4)
 
 
 def test_a_part_of_a_registered_set_is_named_after_a_colon() -> None:
@@ -282,6 +395,8 @@ def test_taking_rows_keeps_everything_in_step() -> None:
     frame = pd.DataFrame(X, columns=["p", "q"], index=[9, 8, 7, 6, 5, 4])
     np.testing.assert_array_equal(Part(frame).take(rows).x.to_numpy(), X[rows])
     assert torch.equal(Part(torch.from_numpy(X)).take(rows).x, torch.from_numpy(X[rows]))
+    files = tuple(Path(f"{i}.png") for i in range(6))
+    assert Part(ImageFiles(files, (1, 4, 4))).take(rows).x.paths == (files[3], files[0])
     bare = Part(X).take(rows)
     assert (bare.y, bare.groups, bare.names) == (None, None, None)
 
@@ -290,13 +405,13 @@ def test_taking_rows_keeps_everything_in_step() -> None:
 
 
 def test_inputs_are_read_without_their_labels(tmp_path: Path) -> None:
-    from_archive = load_inputs(str(archive(tmp_path / "d.npz", x=X, y=Y)), None)
+    from_archive = load_inputs(str(archive(tmp_path / "d.npz", x=X, y=Y)), TABLES)
     np.testing.assert_array_equal(from_archive.x, X)
     assert from_archive.y is None
-    from_table = load_inputs(str(table(tmp_path / "d.csv", "a,y\n1,0\n2,\n")), None)
+    from_table = load_inputs(str(table(tmp_path / "d.csv", "a,y\n1,0\n2,\n")), TABLES)
     assert list(from_table.x.columns) == ["a", "y"]
     assert from_table.y is None
-    from_name = load_inputs("digits", (1, 8, 8))
+    from_name = load_inputs("digits", Reading(image_shape=(1, 8, 8)))
     assert len(from_name) == 599
     assert from_name.y is None
 
@@ -304,34 +419,62 @@ def test_inputs_are_read_without_their_labels(tmp_path: Path) -> None:
 def test_an_archive_without_inputs_says_what_it_has(tmp_path: Path) -> None:
     path = archive(tmp_path / "d.npz", inputs=X)
     with pytest.raises(InputError, match=r'no array "x" \(it has inputs\)'):
-        load_inputs(str(path), None)
+        load_inputs(str(path), TABLES)
 
 
 def test_one_image_or_a_folder_of_them_is_read_at_the_models_shape(tmp_path: Path) -> None:
     first = save(tmp_path / "b.png", pixels(4, 4, seed=1))
     save(tmp_path / "sub" / "a.png", pixels(6, 9, 3, seed=2))
-    one = load_inputs(str(tmp_path / "b.png"), (1, 4, 4))
-    np.testing.assert_array_equal(one.x[0, 0], first)
+    one = load_inputs(str(tmp_path / "b.png"), GREY)
+    np.testing.assert_array_equal(one.x[:][0, 0], first)
     assert one.names == (str(tmp_path / "b.png"),)
-    both = load_inputs(str(tmp_path), (1, 4, 4))
+    both = load_inputs(str(tmp_path), GREY)
     assert both.names == ("b.png", "sub/a.png")
     assert both.x.shape == (2, 1, 4, 4)
-    np.testing.assert_array_equal(both.x[0], one.x[0])
+    assert torch.equal(both.x[[0]], one.x[:])
 
 
 def test_inputs_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "images" / "b.png", pixels(4, 4))
     with pytest.raises(InputError, match=r"is no table: this model reads \.csv or \.npz"):
-        load_inputs(str(tmp_path / "images"), None)
+        load_inputs(str(tmp_path / "images"), TABLES)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="has no image files"):
-        load_inputs(str(tmp_path / "empty"), (1, 4, 4))
+        load_inputs(str(tmp_path / "empty"), GREY)
     notes = tmp_path / "notes.txt"
     notes.write_text("hello")
     with pytest.raises(InputError, match=r"notes\.txt.* cannot be read as an image"):
-        load_inputs(str(notes), (1, 4, 4))
+        load_inputs(str(notes), GREY).x[:]
     with pytest.raises(InputError, match="no data at"):
-        load_inputs(str(tmp_path / "gone.png"), (1, 4, 4))
+        load_inputs(str(tmp_path / "gone.png"), GREY)
+
+
+def test_inputs_may_be_a_table_of_paths_without_labels(tmp_path: Path) -> None:
+    kept = pictures(tmp_path)
+    path = table(tmp_path / "list.csv", "id,file\n1,more/c.png\n2,a.png\n")
+    part = load_inputs(str(path), Reading(image="file", image_shape=(1, 4, 4)))
+    assert (part.y, part.groups) == (None, None)
+    assert part.names == ("more/c.png", "a.png")
+    np.testing.assert_array_equal(part.x[:][:, 0], np.stack([kept["more/c.png"], kept["a.png"]]))
+    # A model of tables reads the same file as a table.
+    assert list(load_inputs(str(path), TABLES).x.columns) == ["id", "file"]
+
+
+def test_unreadable_inputs_are_skipped_and_the_others_keep_their_names(tmp_path: Path) -> None:
+    kept = pictures(tmp_path)
+    damaged(tmp_path / "aa.png")
+    with pytest.raises(InputError, match=r'aa\.png" cannot be read as an image'):
+        load_inputs(str(tmp_path), GREY).x[:]
+    skipping = Reading(image_shape=(1, 4, 4), skip_unreadable=True)
+    with pytest.warns(DataWarning, match=r"^1 unreadable images were skipped, .*aa\.png"):
+        part = load_inputs(str(tmp_path), skipping)
+    assert part.names == tuple(kept)
+    np.testing.assert_array_equal(part.x[:][:, 0], np.stack(list(kept.values())))
+    with (
+        pytest.warns(DataWarning, match="1 unreadable"),
+        pytest.raises(InputError, match=r"none of 1 images can be read, .*aa\.png"),
+    ):
+        load_inputs(str(tmp_path / "aa.png"), skipping)
 
 
 # --- digits

@@ -281,7 +281,7 @@ def test_bad_fields_are_named(fields: dict[str, object], words: str) -> None:
     [
         (ReVaR(interval=15), {"total": 10}, "never be updated: 10 steps"),
         (ReVaR(warmup_epochs=10), {}, "warm-up until step 100"),
-        (ReVaR(), {"meta_size": 3}, "meta set has 3 examples"),
+        (ReVaR(), {"meta_size": 1}, "meta set has 1 examples"),
         (ReVaR(unlabelled="pooled"), {}, "needs unlabelled inputs"),
         (
             ReVaR(unlabelled="pooled", unlabelled_from_epoch=10),

@@ -96,6 +96,8 @@ def train(
     if resume and folder.finished:
         folder.check_same(prepared.recipe, described)
         folder.store.verify()
+        # Only there if the run was killed between its last file and this.
+        folder.clear_checkpoints()
         return folder
     keeper = _Keeper(folder, described, resume=resume)
     watchers = Both(observer or Silent(), Log(folder.path / LOG))

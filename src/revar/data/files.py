@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +91,8 @@ def read_frame(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_csv(path, dtype=str, na_values=[MISSING], skipinitialspace=True)
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise InputError(f'"{path}" is not UTF-8: line {line} of what was read') from error
+        line = _first_line_not_utf8(path)
+        raise InputError(f'"{path}" is not UTF-8 in line {line}: save it as UTF-8') from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f'"{path}" is no CSV table: {reason}') from error
@@ -100,16 +101,28 @@ def read_frame(path: Path) -> pd.DataFrame:
         raise InputError(f'"{path}" is no CSV table: its rows have more cells than its header')
     if not len(frame):
         raise InputError(f'"{path}" has no rows below its header')
-    frame.columns = [str(name).strip() for name in frame.columns]
-    for name in frame.columns:
-        if (frame.columns == name).sum() > 1:
+    # As they are written: pandas renames a column whose name occurs twice.
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        names = [name.strip() for name in next(csv.reader(file, skipinitialspace=True))]
+    for name in names:
+        if names.count(name) > 1:
             raise InputError(f'"{path}" has two columns named "{name}"')
+    frame.columns = names
     for name in frame.columns:
         try:
             frame[name] = pd.to_numeric(frame[name])
         except (TypeError, ValueError):
             continue
     return frame
+
+
+def _first_line_not_utf8(path: Path) -> int:
+    """Pandas decodes cell by cell and does not say where it failed."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.decode(errors="ignore").encode() != line:
+                return number
+    return 1
 
 
 def read_csv(path: Path, reading: Reading) -> Source:

@@ -79,11 +79,12 @@ def common_shape(paths: Sequence[Path], *, skip: bool = False) -> tuple[int, int
         paths: of the images.
         skip: leave files out that are no images.
     """
-    found = _each(paths, header)
-    for path, seen in zip(paths, found, strict=True):
-        if seen is None and not skip:
-            header(path)  # raises, with the name of the file
-    sizes = [seen for seen in found if seen is not None]
+    sizes = []
+    for seen in _each(paths, header):
+        if not isinstance(seen, InputError):
+            sizes.append(seen)
+        elif not skip:
+            raise seen
     if not sizes:
         raise InputError(f'none of {len(paths)} files can be read, "{paths[0]}" being the first')
     channels = 1 if all(grey for _, _, grey in sizes) else 3
@@ -95,14 +96,14 @@ def common_shape(paths: Sequence[Path], *, skip: bool = False) -> tuple[int, int
     return channels, side, side
 
 
-def _each(paths: Sequence[Path], read: Callable[[Path], _T]) -> list[_T | None]:
-    """What a function makes of every file, or none where it fails; several at once."""
+def _each(paths: Sequence[Path], read: Callable[[Path], _T]) -> list[_T | InputError]:
+    """What a function makes of every file, or what is wrong with it; several at once."""
 
-    def attempt(path: Path) -> _T | None:
+    def attempt(path: Path) -> _T | InputError:
         try:
             return read(path)
-        except InputError:
-            return None
+        except InputError as error:
+            return error
 
     with ThreadPoolExecutor() as pool:
         return list(pool.map(attempt, paths))
@@ -113,12 +114,12 @@ def keep_readable(part: Part, reading: Reading) -> Part:
     if not reading.skip_unreadable or not isinstance(part.x, ImageFiles):
         return part
     files = part.x
-    good = _each(files.paths, lambda path: decode(path, files.image_shape) is not None)
-    rows = np.flatnonzero(np.array([seen is not None for seen in good]))
-    skipped = len(part) - len(rows)
-    if skipped:
-        first = next(p for p, seen in zip(files.paths, good, strict=True) if seen is None)
-        msg = f'{skipped} unreadable images were skipped, the first is "{first}"'
+    seen = _each(files.paths, lambda path: decode(path, files.image_shape) is not None)
+    bad = np.array([isinstance(each, InputError) for each in seen])
+    rows = np.flatnonzero(~bad)
+    if bad.any():
+        first = files.paths[int(bad.argmax())]
+        msg = f'{bad.sum()} unreadable images were skipped, the first is "{first}"'
         warnings.warn(msg, DataWarning, stacklevel=2)
     if not len(rows):
         raise InputError(f'none of {len(part)} images can be read, "{files.paths[0]}" the first')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,14 @@ from revar.errors import InputError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")
+_SIXTEEN_AS_I = ("PNG", "PPM")
+"""Formats of at most sixteen bits, for which some versions of Pillow use mode I."""
+_WIDTH, _HEIGHT = 0x0100, 0x0101
+"""The tags of a TIFF that hold its size as stored."""
 _ORIENTATION = 0x0112
 """The EXIF tag that says how a camera was held; 5 to 8 lie on their side."""
+_PNG_EXIF = {"exif", "Raw profile type exif", "XML:com.adobe.xmp"}
+"""Where a PNG keeps it; to look for it behind the pixels, Pillow would decode them all."""
 
 
 def _pillow() -> Any:
@@ -29,14 +34,23 @@ def _pillow() -> Any:
 def _open(path: Path) -> Any:
     """An image whose header was read; a decompression bomb is refused here."""
     image_module = _pillow()
+    too_large = f'"{path}" has too many pixels to be opened safely: shrink it'
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", image_module.DecompressionBombWarning)
-            return image_module.open(path)
+        image = image_module.open(path)
     except (image_module.DecompressionBombWarning, image_module.DecompressionBombError) as error:
-        raise InputError(f'"{path}" has too many pixels to be opened safely: shrink it') from error
+        raise InputError(too_large) from error
     except Exception as error:  # each format fails in its own way
-        raise InputError(f'"{path}" cannot be read as an image: {_reason(error)}') from error
+        raise _unreadable(path, error) from error
+    # Pillow only warns of some; filters of warnings are not for threads to change.
+    most = image_module.MAX_IMAGE_PIXELS
+    if most is not None and image.width * image.height > most:
+        image.close()
+        raise InputError(too_large)
+    return image
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f'"{path}" cannot be read as an image: {_reason(error)}')
 
 
 def _reason(error: Exception) -> str:
@@ -52,15 +66,30 @@ def header(path: Path) -> tuple[int, int, bool]:
     """
     with _open(path) as image:
         width, height = image.size
-        try:
-            sideways = image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
-        except Exception:  # damaged EXIF is no reason to refuse a picture
-            sideways = False
-        return (
-            (height, width, image.mode in _GREY)
-            if sideways
-            else (width, height, image.mode in _GREY)
-        )
+        if image.format == "TIFF":
+            # Its size may be the upright one already: that depends on the version of Pillow.
+            width, height = image.tag_v2[_WIDTH], image.tag_v2[_HEIGHT]
+        if _sideways(image):
+            width, height = height, width
+        return width, height, image.mode in _GREY
+
+
+def _sideways(image: Any) -> bool:
+    if image.format == "PNG" and not image.info.keys() & _PNG_EXIF:
+        return False
+    try:
+        return image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
+    except Exception:  # damaged EXIF is no reason to refuse a picture
+        return False
+
+
+def _upright(image: Any) -> Any:
+    from PIL import ImageOps
+
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # as above
+        return image
 
 
 def decode(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -71,26 +100,33 @@ def decode(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     Raises:
         InputError: damaged, truncated, or of a depth with no agreed scale.
     """
-    image_module = _pillow()
     channels, height, width = shape
     with _open(path) as image:
         try:
             image.load()
-            from PIL import ImageOps
-
-            upright = ImageOps.exif_transpose(image)
+            sixteen = image.mode.startswith("I;16") or image.format in _SIXTEEN_AS_I
+            plain = _eight_bits(_upright(image), path, sixteen=sixteen)
+            converted = plain.convert("L" if channels == 1 else "RGB")
+            if converted.size != (width, height):
+                bilinear = _pillow().Resampling.BILINEAR
+                converted = converted.resize((width, height), bilinear)
+            pixels = np.asarray(converted)
+        except InputError:
+            raise
         except Exception as error:  # as above
-            raise InputError(f'"{path}" cannot be read as an image: {_reason(error)}') from error
-        if upright.mode.startswith("I;16"):
-            # Pillow would clip at 255; sixteen bits are to be scaled.
-            upright = image_module.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-        elif upright.mode in ("I", "F"):
-            low, high = np.asarray(upright).min(), np.asarray(upright).max()
-            if low < 0 or high > 255:
-                msg = f'"{path}" has values from {low:g} to {high:g}: save it with 8 or 16 bits'
-                raise InputError(msg)
-        converted = upright.convert("L" if channels == 1 else "RGB")
-        if converted.size != (width, height):
-            converted = converted.resize((width, height), image_module.Resampling.BILINEAR)
-        pixels = np.asarray(converted)
+            raise _unreadable(path, error) from error
     return pixels[None] if channels == 1 else np.ascontiguousarray(np.moveaxis(pixels, -1, 0))
+
+
+def _eight_bits(image: Any, path: Path, *, sixteen: bool) -> Any:
+    """An image that Pillow converts without loss or complaint."""
+    if sixteen and image.mode.startswith("I"):
+        # Pillow would clip at 255; sixteen bits are to be scaled.
+        return _pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        low, high = np.asarray(image).min(), np.asarray(image).max()
+        if not (low >= 0 and high <= 255):  # NaN is neither
+            msg = f'"{path}" has values from {low:g} to {high:g}: save it with 8 or 16 bits'
+            raise InputError(msg)
+    # Pillow warns of a palette with transparency unless that is read too.
+    return image.convert("RGBA") if image.mode == "P" and "transparency" in image.info else image

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from revar.data.frames import FrameInputs
 from revar.data.stored import ImageFiles, Items, Stored, item_input, stack
-from revar.errors import InputError
+from revar.errors import InputError, InputTypeError
 
 Rows = NDArray[np.int64]
+_WHOLE = "images of whole numbers 0..255: this model was trained on float ones, scale them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +46,13 @@ class ArrayInputs:
             InputError: another shape, NaN or infinity.
         """
         if isinstance(raw, ImageFiles):
-            if raw.image_shape != self.shape or self.dtype != "uint8":
+            if raw.image_shape != self.shape:
                 msg = (
                     f"image files read at {raw.image_shape}: this model was trained on {self.shape}"
                 )
                 raise InputError(msg)
+            if self.dtype != "uint8":
+                raise InputError(_WHOLE)
             return raw
         if isinstance(raw, Items):
             return Items(raw.dataset, self._encode_block, raw.rows, (len(raw), *self.shape))
@@ -57,12 +60,18 @@ class ArrayInputs:
 
     def _encode_block(self, raw: Any) -> Tensor:
         x = _as_tensor(raw)
+        if x.ndim == 2 and len(self.shape) == 1 and x.shape[1] != self.shape[0]:
+            # scikit-learn's words.
+            msg = (
+                f"X has {x.shape[1]} features, but SelectiveClassifier is expecting "
+                f"{self.shape[0]} features as input"
+            )
+            raise InputError(msg)
         if tuple(x.shape[1:]) != self.shape:
             msg = f"inputs of shape {tuple(x.shape[1:])}: this model was trained on {self.shape}"
             raise InputError(msg)
         if self.dtype == "float32" and x.dtype == torch.uint8 and x.ndim == 4:
-            msg = "images of whole numbers 0..255: this model was trained on float ones, scale them"
-            raise InputError(msg)
+            raise InputError(_WHOLE)
         if self.dtype == "uint8" and x.dtype != torch.uint8:
             if x.numel() and (x.min() < 0 or x.max() > 255 or (x != x.round()).any()):
                 msg = (
@@ -102,8 +111,11 @@ def unpack(raw: Any, y: Any = None) -> tuple[Any, Any]:
     Raises:
         InputError: the dataset is empty.
     """
+    if type(raw).__module__.startswith("scipy.sparse"):
+        raise InputTypeError("X is sparse: sparse input is not supported, use X.toarray()")
     if not isinstance(raw, torch.utils.data.Dataset):
-        return raw, y
+        known = isinstance(raw, np.ndarray | Tensor | ImageFiles | Items) or is_frame(raw)
+        return (raw if known else np.asarray(raw)), y
     n = len(raw)  # type: ignore[arg-type]
     if n == 0:
         raise InputError("the dataset is empty")
@@ -111,7 +123,7 @@ def unpack(raw: Any, y: Any = None) -> tuple[Any, Any]:
     labelled = isinstance(first, tuple | list) and len(first) >= 2
     if labelled and y is None:
         y = np.asarray([_scalar(raw[i][1]) for i in range(n)])
-    shape = (n, *stack([item_input(first)]).shape[1:])
+    shape = (n, *stack([item_input(first)], [0]).shape[1:])
     return Items(raw, _same, np.arange(n), shape), y
 
 
@@ -128,7 +140,8 @@ def _as_tensor(raw: Any) -> Tensor:
     from_torch = isinstance(raw, Tensor)
     x = raw.detach().cpu() if from_torch else _from_numpy(raw)
     if x.is_complex():
-        raise InputError("X holds complex numbers: take their real and imaginary parts as columns")
+        msg = "Complex data not supported: take real and imaginary parts of X as columns"
+        raise InputError(msg)
     if x.dtype == torch.bool:
         x = x.to(torch.uint8)
     if x.ndim == 3:
@@ -142,7 +155,8 @@ def _as_tensor(raw: Any) -> Tensor:
         )
         raise InputError(msg)
     if x.shape[1:].numel() == 0:
-        raise InputError(f"X has shape {tuple(x.shape)}: 0 feature(s), at least 1 is required")
+        msg = f"X has 0 feature(s) (shape={tuple(x.shape)}) while a minimum of 1 is required."
+        raise InputError(msg)
     if x.dtype != torch.uint8:
         _refuse_gaps(x)
         x = x.to(torch.float32)
@@ -157,8 +171,12 @@ def _from_numpy(raw: Any) -> Tensor:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            msg = f"X holds {_first_odd(array)!r}: put text columns in a pandas frame"
-            raise InputError(msg) from error
+            odd = _first_odd(array)
+            if isinstance(odd, str):
+                msg = f"X holds {odd!r}: put text columns in a pandas frame"
+                raise InputError(msg) from error
+            msg = f"X holds {odd!r}: every argument must be a string or a number"
+            raise InputTypeError(msg) from error
     if array.dtype.kind not in "buifc":
         raise InputError(f"X has type {array.dtype}: put text columns in a pandas frame")
     if array.dtype.kind == "u" and array.dtype != np.uint8:

@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from revar.errors import InputError
 
 Label = str | int | float | bool
+_ENOUGH = 20
+"""Examples from which on a target with hardly a label twice is taken for a mistake."""
+_MOST_DISTINCT = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,15 @@ class Classes:
             raise InputError(msg)
         values = np.unique(labels)
         if len(values) < 2:
-            held = f"only {values[0]!r}" if len(values) else "no labels"
+            count = "1 sample" if len(labels) == 1 else f"{len(labels)} samples"
+            held = f"{count} of one class, {values[0]}" if len(values) else "no labels"
             raise InputError(f"y holds {held}: at least two classes are needed")
+        if len(labels) >= _ENOUGH and len(values) > _MOST_DISTINCT * len(labels):
+            msg = (
+                f"y has {len(values)} distinct labels in {len(labels)} examples: is it a name or a "
+                "measurement rather than a class?"
+            )
+            raise InputError(msg)
         return cls(tuple(values.tolist()))
 
     def __len__(self) -> int:
@@ -103,6 +113,8 @@ def as_labels(y: Any) -> NDArray[Any]:
         labels = labels.astype(np.float64)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InputError(_missing(~np.isfinite(labels)))
+    if labels.dtype.kind == "c":
+        raise InputError("Complex data not supported: y holds complex numbers")
     if labels.dtype.kind not in "biufU":
         raise InputError(f"y has type {labels.dtype}: labels are whole numbers or text")
     return labels

@@ -25,12 +25,14 @@ class Part:
         y: labels as given, or none.
         groups: what must not be torn apart (patients), or none.
         names: what the examples are called where they come from.
+        weights: how much each example counts, or none: all alike.
     """
 
     x: Any
     y: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     names: tuple[str, ...] | None = None
+    weights: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -46,6 +48,7 @@ class Part:
             None if self.y is None else self.y[rows],
             None if self.groups is None else self.groups[rows],
             None if self.names is None else tuple(self.names[i] for i in rows),
+            None if self.weights is None else self.weights[rows],
         )
 
 

@@ -103,13 +103,11 @@ class Items:
 
     def __getitem__(self, rows: Any) -> Tensor:
         """[rows, ...] as stored."""
-        numbers = row_numbers(rows, len(self))
-        if not numbers:
-            # The type of what is stored is known from any example.
-            return self[[0]][:0]
-        items = [item_input(self.dataset[int(self.rows[i])]) for i in numbers]
-        encoded: Tensor = self.encode(stack(items))
-        return encoded
+        numbers = [int(self.rows[i]) for i in row_numbers(rows, len(self))]
+        # The type of what is stored is known from any example, also where there are no rows.
+        read = numbers or [0]
+        encoded: Tensor = self.encode(stack([item_input(self.dataset[i]) for i in read], read))
+        return encoded[: len(numbers)]
 
     def take(self, rows: NDArray[np.int64]) -> Items:
         """Some of the items."""
@@ -128,7 +126,8 @@ def row_numbers(rows: Any, n: int) -> list[int]:
     """Rows given as a slice, a list, an array or a tensor, as plain numbers."""
     if isinstance(rows, slice):
         return list(range(*rows.indices(n)))
-    return [int(i) for i in rows]
+    numbers = np.asarray(rows)
+    return (np.flatnonzero(numbers) if numbers.dtype == bool else numbers).tolist()
 
 
 def item_input(item: Any) -> Any:
@@ -136,18 +135,23 @@ def item_input(item: Any) -> Any:
     return item[0] if isinstance(item, tuple | list) else item
 
 
-def stack(items: Sequence[Any]) -> Tensor:
+def stack(items: Sequence[Any], numbers: Sequence[int]) -> Tensor:
     """Inputs of one shape as one tensor.
+
+    Args:
+        items: the inputs.
+        numbers: of the items in their dataset.
 
     Raises:
         InputError: they differ.
     """
     tensors = [i if isinstance(i, Tensor) else torch.from_numpy(np.array(i)) for i in items]
     first = tensors[0].shape
-    for number, tensor in enumerate(tensors):
+    for number, tensor in zip(numbers, tensors, strict=True):
         if tensor.shape != first:
             msg = (
-                f"item {number} has shape {tuple(tensor.shape)}, item 0 has {tuple(first)}: resize"
+                f"item {number} has shape {tuple(tensor.shape)}, "
+                f"item {numbers[0]} has {tuple(first)}: resize them"
             )
             raise InputError(msg)
     return torch.stack(tensors)

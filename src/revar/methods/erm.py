@@ -19,4 +19,4 @@ class ERM(Method):
     def loss(self, networks: Networks, task: Task, batch: Batch, clock: Clock) -> StepResult:
         """``(1/n) sum_i l(y_i, f(x_i))``"""
         logits = networks.classifier(batch.x)
-        return StepResult(task.losses(logits, batch.y).mean(), logits)
+        return StepResult(task.losses(logits, batch).mean(), logits)

@@ -177,9 +177,8 @@ class ReVaR(Bilevel):
                 f"{start}, then every {self.interval} steps; train longer or lower the interval"
             )
             raise InputError(msg)
-        needed = 2 if self.candidates == "train" else 4
-        if plan.meta_size < needed:
-            msg = f"the meta set has {plan.meta_size} examples, ReVaR needs {needed} or more"
+        if plan.meta_size < 2:
+            msg = f"the meta set has {plan.meta_size} examples, ReVaR needs 2 or more"
             raise InputError(msg)
         if not self.uses_unlabelled:
             return
@@ -210,7 +209,7 @@ class ReVaR(Bilevel):
         classifier = networks.classifier
         features = classifier.forward_features(batch.x)
         logits = classifier.forward_head(features)
-        losses = task.losses(logits, batch.y)
+        losses = task.losses(logits, batch)
         if clock.step < self._weighted_from(clock.total, clock.steps_per_epoch):
             return StepResult(losses.mean(), logits)
         weights = self._weights(networks, batch.x, features.detach())
@@ -299,7 +298,8 @@ class ReVaR(Bilevel):
     def _score(self, networks: Networks, x: Tensor) -> Scored:
         """Run g on inputs, in training mode and differentiable."""
         assert networks.scorer is not None
-        with mode(networks.scorer, dropout=True, statistics=False):
+        # Batch norm cannot take its statistics from a single example.
+        with mode(networks.scorer, dropout=True, statistics=len(x) < 2):
             scored: Scored = networks.scorer(evidence_for(networks, x))
         return scored
 
@@ -323,8 +323,4 @@ class ReVaR(Bilevel):
 
 def _halves(batch: Batch) -> tuple[Batch, Batch]:
     half = len(batch.x) // 2
-    first, second = (
-        Batch(batch.x[part], batch.y[part], batch.index[part])
-        for part in (slice(None, half), slice(half, 2 * half))
-    )
-    return first, second
+    return batch.part(slice(None, half)), batch.part(slice(half, 2 * half))

@@ -90,7 +90,7 @@ def losses_of(networks: Networks, task: Task, batch: Batch, *, training: bool) -
 
     def losses(params: Params) -> Tensor:
         with mode(classifier, dropout=training, statistics=not training):
-            return task.losses(call(classifier, params, batch.x), batch.y)
+            return task.losses(call(classifier, params, batch.x), batch)
 
     return losses
 
@@ -130,7 +130,7 @@ class MetaObjective:
             if self.prediction == "dropout_mean":
                 # The log of the mean probability, as logits.
                 logits = samples.log_softmax(-1).logsumexp(0)
-            loss = task.losses(logits[:n], meta.y).mean()
+            loss = task.losses(logits[:n], meta).mean()
             return loss + self.variance_weight * variance(samples, self.space).mean()
 
         return objective

@@ -72,8 +72,9 @@ def image_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     moments = []
     for block in x.split(256):
-        pixels = block.flatten(2).double()
-        mean = pixels.mean(-1)
-        moments.append((mean, (pixels - mean.unsqueeze(-1)).square().sum(-1)))
+        pixels = block.double()
+        # Row by row: a single long sum would be shared out among threads, and round otherwise.
+        mean = pixels.mean(-1).mean(-1)
+        moments.append((mean, (pixels - mean[..., None, None]).square().sum(-1).sum(-1)))
     means, squares = zip(*moments, strict=True)
     return torch.cat(means), torch.cat(squares)

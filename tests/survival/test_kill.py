@@ -1,0 +1,128 @@
+"""A run that is killed and resumed ends with the bits of one that never was."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.problems import blobs
+from support.survivor import differences
+
+TESTS = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+
+
+def test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bits(tmp_path: Path) -> None:
+    """Twenty random moments, and 32 places just before or after a file takes its name."""
+    script = TESTS / "support" / "survivor.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), "20", "32"],
+        capture_output=True, text=True, check=False, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["wrong"] == []
+    assert report["resumes"] == 52
+    assert report["kills"] >= 40, report
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "blobs.npz"
+    (x, y), (x_test, y_test) = blobs(1200), blobs(90, seed=1)
+    np.savez(path, x=x, y=y, x_test=x_test, y_test=y_test)
+    return path
+
+
+def command(archive: Path, out: Path) -> list[str]:
+    return ["train", "--data", str(archive), "--out", str(out), "--epochs", "12"]
+
+
+def start(arguments: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "revar", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+
+
+def wait_for_epochs(out: Path, count: int, process: subprocess.Popen[str]) -> None:
+    log = out / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if log.exists() and len(log.read_text().splitlines()) >= count:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"no {count} epochs were trained: {process.communicate()}")
+
+
+@pytest.fixture(scope="module")
+def reference(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reference") / "run"
+    process = start(command(archive, out))
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.mark.parametrize("epochs", [1, 4, 8])
+def test_the_command_line_killed_and_resumed(
+    epochs: int, archive: Path, reference: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    process = start(command(archive, out))
+    wait_for_epochs(out, epochs, process)
+    time.sleep(0.07 * epochs)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    again = start([*command(archive, out), "--resume"])
+    _, err = again.communicate()
+    assert again.returncode == 0, err
+    assert differences(reference, out) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_a_signal_saves_and_says_how_to_go_on(
+    number: signal.Signals, code: int, archive: Path, reference: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    process = start(command(archive, out))
+    wait_for_epochs(out, 2, process)
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert process.returncode == code, err
+    assert "Traceback" not in err
+    said = re.search(r"stopped and saved; to go on: revar (.*)", err)
+    assert said is not None, err
+    (checkpoint,) = out.glob("checkpoint-*")
+    assert json.loads((checkpoint / "state.json").read_text())["epoch"] >= 2
+    again = start(shlex.split(said.group(1)))
+    _, err = again.communicate()
+    assert again.returncode == 0, err
+    assert differences(reference, out) == []
+
+
+def test_a_second_process_is_refused(archive: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    endless = ["train", "--data", str(archive), "--out", str(out), "--epochs", "5000"]
+    first = start(endless)
+    wait_for_epochs(out, 1, first)
+    second = start([*endless, "--resume"])
+    _, err = second.communicate()
+    assert second.returncode == 2
+    assert err.startswith(f'error: "{out}" is in use by another process')
+    assert err.count("\n") == 1
+    first.kill()
+    first.communicate()
