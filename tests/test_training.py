@@ -139,9 +139,9 @@ def test_the_progress_line_shows_meta_loss_and_weights() -> None:
     [
         (Part(np.zeros((4, 2)), None), "no labels"),
         (Part(np.zeros((4, 2)), np.array([0, 1, 0])), "X has 4 rows, y has 3"),
-        (Part(np.zeros((4, 2)), np.zeros(4)), r"only .*0\.0.*two classes"),
+        (Part(np.zeros((4, 2)), np.zeros(4)), r"4 samples of one class, 0\.0: .*two classes"),
         (Part(np.zeros((4, 2)), np.array([0, 1] * 2), np.zeros(3)), "groups has 3"),
-        (Part(np.zeros((4, 2)), np.array([0, 1] * 2)), "too few to take 10% off for meta"),
+        (Part(np.zeros((2, 2)), np.array([0, 1])), "too few to take 10% off for meta"),
     ],
 )
 def test_data_that_cannot_be_trained_on_is_named(part: Part, words: str) -> None:

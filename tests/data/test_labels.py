@@ -46,15 +46,16 @@ def test_labels_of_any_kind_are_sorted_classes_of_plain_values(
     assert fields.from_json(Classes, fields.to_json(classes)) == classes
 
 
+# Of more than that, most must occur twice.
 _LABELS = st.one_of(
-    st.lists(st.integers(-(2**40), 2**40), min_size=2, max_size=30),
+    st.lists(st.integers(-(2**40), 2**40), min_size=2, max_size=19),
     st.lists(
         st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=5),
         min_size=2,
-        max_size=30,
+        max_size=19,
     ),
-    st.lists(st.booleans(), min_size=2, max_size=30),
-    st.lists(st.integers(-999, 999).map(float), min_size=2, max_size=30),
+    st.lists(st.booleans(), min_size=2, max_size=19),
+    st.lists(st.integers(-999, 999).map(float), min_size=2, max_size=19),
 ).filter(lambda y: len(set(y)) >= 2)
 
 
@@ -123,7 +124,14 @@ def test_a_continuous_target_is_refused_with_an_example(y: Any) -> None:
         Classes.of(y)
 
 
-@pytest.mark.parametrize(("y", "held"), [([], "no labels"), (["a", "a"], "only .*'a'")])
+@pytest.mark.parametrize(
+    ("y", "held"),
+    [
+        ([], "no labels"),
+        (["a", "a"], "2 samples of one class, a"),
+        ([3], "1 sample of one class, 3"),
+    ],
+)
 def test_fewer_than_two_classes_are_refused(y: list[Any], held: str) -> None:
     with pytest.raises(InputError, match=f"{held}.*at least two classes"):
         Classes.of(y)
@@ -153,9 +161,20 @@ def test_more_than_one_label_per_example_is_refused(shape: tuple[int, ...]) -> N
         as_labels(np.zeros(shape, dtype=np.int64))
 
 
-@pytest.mark.parametrize(
-    "y", [np.array([b"a", b"b"]), np.array([1j, 2j]), np.array(["2020"], "M8")]
-)
+@pytest.mark.parametrize("y", [np.array([b"a", b"b"]), np.array(["2020"], "M8")])
 def test_types_that_are_no_labels_are_refused(y: Any) -> None:
     with pytest.raises(InputError, match="labels are whole numbers or text"):
         as_labels(y)
+
+
+def test_complex_labels_are_refused() -> None:
+    with pytest.raises(InputError, match="Complex data not supported: y"):
+        as_labels(np.array([1j, 2j]))
+
+
+def test_a_target_with_hardly_a_label_twice_is_taken_for_a_mistake() -> None:
+    names = [f"patient {i}" for i in range(15)]
+    assert len(Classes.of(names)) == 15
+    assert len(Classes.of([*names, *names[:5]])) == 15
+    with pytest.raises(InputError, match="16 distinct labels in 20 examples: is it a name or a"):
+        Classes.of([*names, "another", *names[:4]])

@@ -61,9 +61,8 @@ def items(raw: Any) -> Items:
 def both(tmp_path: Path) -> list[tuple[Lazy, Tensor]]:
     """Stored lazily and as a tensor: files, a dataset of images and one of rows."""
     images = files(tmp_path)
-    decoded = torch.from_numpy(
-        np.stack([np.moveaxis(pixels(6, 5, 3, seed=i), -1, 0) for i in range(N)])
-    )
+    pictures = torch.from_numpy(np.stack([pixels(6, 5, 3, seed=i) for i in range(N)]))
+    decoded = pictures.movedim(-1, 1).contiguous()
     rows = torch.randn(N, 4)
     return [(images, decoded), (items(decoded), decoded), (items(rows), rows)]
 

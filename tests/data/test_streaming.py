@@ -194,8 +194,8 @@ def pictures(folder: Path) -> Source:
 
 
 def trained(method: str, data: Source, **settings: object) -> Model:
-    chosen = recipe(method, epochs=2, augment="shift", **settings)
-    chosen = replace(chosen, backbone="convnet", budget=replace(chosen.budget, batch_size=16))
+    given: dict[str, Any] = {"augment": "shift", "batch_size": 16, **settings}
+    chosen = replace(recipe(method, epochs=2, **given), backbone="convnet")
     return fit_model(chosen, data, device=CPU, observer=Silent())
 
 
@@ -248,7 +248,7 @@ def test_unlabelled_images_may_be_streamed(tmp_path: Path) -> None:
     more = ImageFiles(tuple(sorted((tmp_path / "more").iterdir())), (1, 8, 8))
     data = replace(data, unlabelled=Part(more))
     models = [
-        trained("revar", data, loader=loader, workers=0, unlabelled="pooled")
+        trained("revar", data, loader=loader, workers=0, unlabelled="pooled", unlabelled_from=0.2)
         for loader in ("resident", "stream")
     ]
     assert_equal_models(*models)
@@ -308,8 +308,8 @@ for workers in (0, 2):
     for _ in zip(range(5), feeds.epoch(0)):
         pass
     start, peak, ends = resident(), 0, []
-    for number in range(5):
-        for batch in feeds.epoch(number):
+    for number in range(4):
+        for _ in feeds.epoch(number):
             peak = max(peak, resident())
         ends.append(resident())
     results[workers] = {"start": start, "peak": peak, "ends": ends}
@@ -319,7 +319,7 @@ print(json.dumps(results))
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's own figures")
 def test_memory_stays_flat_while_many_images_are_streamed(tmp_path: Path) -> None:
-    n, side = 1500, 128
+    n, side = 1500, 96
     smooth = np.linspace(0, 255, side).astype(np.uint8)
     for i in range(n):
         path = tmp_path / f"{i:04}.jpg"
@@ -329,12 +329,14 @@ def test_memory_stays_flat_while_many_images_are_streamed(tmp_path: Path) -> Non
         else:
             os.link(tmp_path / f"{i % 50:04}.jpg", path)
     command = [sys.executable, "-c", _STREAM, str(tmp_path), str(side)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # Large blocks go back to the system as soon as they are free: what is resident is in use.
+    there = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=there)
     assert done.returncode == 0, done.stderr
     decoded = n * 3 * side**2
     mebibyte = 2**20
     for workers, seen in json.loads(done.stdout).items():
         ends = seen["ends"]
-        # A leak of one image in a hundred would show.
-        assert abs(ends[-1] - ends[1]) < 6 * mebibyte, (workers, seen)
-        assert seen["peak"] - seen["start"] < decoded / 3, (workers, seen, decoded)
+        # Two epochs are 79 MiB of pixels: a leak of one image in twenty would show.
+        assert abs(ends[-1] - ends[1]) < 4 * mebibyte, (workers, seen)
+        assert seen["peak"] - seen["start"] < decoded / 4, (workers, seen, decoded)
