@@ -33,7 +33,9 @@ def test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bits(tmp_path: P
     report = json.loads(done.stdout)
     assert report["wrong"] == []
     assert report["resumes"] == 52
-    assert report["kills"] >= 40, report
+    assert report["kills"] == 20
+    # The last of the places lie beyond the end of the run.
+    assert report["rename_kills"] >= 20, report
 
 
 @pytest.fixture(scope="module")
