@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 import revar
-from revar.registry import BACKBONES, DATASETS, METHODS, SCORES, load
+from revar import fields
+from revar.calibrators import CALIBRATORS
+from revar.recipe import Budget, make_method
+from revar.registry import BACKBONES, DATASETS, METHODS, SCORES, MethodEntry, load
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "timm", "torchvision", "pandas", "matplotlib", "sklearn", "scipy")
@@ -18,7 +21,7 @@ HEAVY = ("torch", "timm", "torchvision", "pandas", "matplotlib", "sklearn", "sci
 
 def test_public_names() -> None:
     assert revar.__all__ == [
-        "ERM", "InputError", "ReVaR", "SelectiveClassifier", "metrics", "selection",
+        "ERM", "InputError", "ReVaR", "SelectiveClassifier", "calibrators", "metrics", "selection",
     ]  # fmt: skip
     for name in revar.__all__:
         assert getattr(revar, name) is not None
@@ -26,8 +29,26 @@ def test_public_names() -> None:
         _ = revar.nonsense
 
 
+@pytest.mark.parametrize("entry", METHODS, ids=lambda entry: entry.name)
+def test_no_field_of_a_method_hides_one_of_the_budget(entry: MethodEntry) -> None:
+    """`--set` looks in the method first, so a shared name could never reach the budget."""
+    method = type(make_method(entry.name))
+    others = {*fields.hints(Budget), "dropout_rate", "dropout_placement", "meta_fraction"}
+    others |= {"tune_fraction", "test_passes", "seed", "backbone"}
+    assert not others & set(fields.hints(method))
+
+
+@pytest.mark.parametrize("entry", METHODS, ids=lambda entry: entry.name)
+def test_every_method_has_its_page_and_its_test(entry: MethodEntry) -> None:
+    module = entry.target.partition(":")[0].rpartition(".")[2]
+    pages = {path.stem for path in (ROOT / "docs" / "methods").glob("*.md")}
+    assert {entry.name, module} & pages
+    tests = {path.stem for path in (ROOT / "tests" / "methods").glob("test_*.py")}
+    assert {f"test_{entry.name}", f"test_{module}"} & tests
+
+
 @pytest.mark.parametrize(
-    "entry", [*METHODS, *SCORES, *BACKBONES, *DATASETS], ids=lambda entry: entry.name
+    "entry", [*METHODS, *SCORES, *BACKBONES, *DATASETS, *CALIBRATORS], ids=lambda entry: entry.name
 )
 def test_every_registered_target_exists(entry: object) -> None:
     target = getattr(entry, "target")  # noqa: B009

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,3 +32,55 @@ def test_the_meta_step_benchmark_measures_every_engine(tmp_path: Path) -> None:
         assert figures["ms"] > 0
         assert figures["time_ratio"] > 0
     assert all(name in done.stdout for name in engines)
+
+
+def test_the_metrics_benchmark_measures_ours_and_names_absent_peers(tmp_path: Path) -> None:
+    out = tmp_path / "figures.json"
+    sizes = ["--sizes", "500", "--tied-size", "300", "--bootstrap-size", "100"]
+    done = subprocess.run(
+        [
+            sys.executable, str(ROOT / "benchmarks" / "metrics.py"), *sizes,
+            "--resamples", "10", "--repeats", "1", "--json", str(out),
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())
+    assert {"command", "commit", "date", "processor"} <= found["setting"].keys()
+    libraries = {"torch-uncertainty": "torch_uncertainty", "MAPIE": "mapie"}
+    for name, figures in found["500"].items():
+        module = libraries.get(name.split(":")[0])
+        if "own code" in name:
+            assert "checkout" in figures["skipped"]
+        elif module is not None and importlib.util.find_spec(module) is None:
+            assert figures == {"skipped": "not installed"}
+        else:
+            assert figures["seconds"] > 0, f"{name}: {figures}"
+        assert name in done.stdout
+    exact = found["exact_tied_aurc"]
+    for name in ("revar: all eight figures", "revar: AURC alone", "revar: risk-coverage curve"):
+        assert list(found["500"][name]["tied_values"].values()) == pytest.approx([exact, exact])
+    assert found["compare"]["2 methods"]["seconds"] > 0
+
+
+def test_the_table_of_peers_shows_where_they_differ(tmp_path: Path) -> None:
+    out = tmp_path / "peers.csv"
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--csv", str(out)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    said = {(row["figure"], row["data"], row["library"]): row["answer"] for row in rows}
+    first = said["AURC", "200 tied scores, errors first", "revar"]
+    assert first == said["AURC", "200 tied scores, errors last", "revar"]
+    ece = ("ECE, 10 bins", "p = [0.95, 1.0], y = [1, 0]")
+    assert said[*ece, "revar"] == "0.4750"
+    assert said[*ece, "torchmetrics"] == "0.5250"
+    assert said["AUC of the kept half", "the two kept are of class 1", "revar"] == "nan, warns"
+    assert said["AURC", "all scores NaN", "revar"] == "ValueError"
+    assert all(f"| {row['answer']} |" in done.stdout for row in rows)
+    for library, module in (("torch-uncertainty", "torch_uncertainty"), ("MAPIE", "mapie")):
+        absent = importlib.util.find_spec(module) is None
+        assert (library in done.stdout.partition("left out:")[2]) == absent

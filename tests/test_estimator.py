@@ -46,7 +46,7 @@ def test_accepted_iff_the_uncertainty_is_at_most_the_threshold() -> None:
     assert threshold.coverage == pytest.approx(0.9)
     decision = clf.predict_or_abstain(x_cal)
     assert decision.accepted.sum() == 180
-    assert np.array_equal(decision.accepted, decision.uncertainty <= threshold.threshold)
+    assert np.array_equal(decision.accepted, threshold.accept(decision.uncertainty))
     assert np.array_equal(decision.labels, clf.predict(x_cal))
     x, y = blobs(600, seed=3)
     fresh = clf.predict_or_abstain(x)
@@ -56,7 +56,7 @@ def test_accepted_iff_the_uncertainty_is_at_most_the_threshold() -> None:
 
 def test_abstaining_without_a_threshold_says_what_to_call() -> None:
     clf = quick(method="erm").fit(*blobs())
-    with pytest.raises(InputError, match=r"call set_threshold\(X_cal, y_cal, coverage=0.9\)"):
+    with pytest.raises(InputError, match=r"call set_threshold\(X_cal, y_cal, max_risk=0.05\)"):
         clf.predict_or_abstain(blobs()[0])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from revar import metrics, scores
 from revar.errors import InputError, UndefinedMetricWarning
-from revar.evaluation import COVERAGES, evaluate, rows
+from revar.evaluation import COVERAGES, RISKS, evaluate, rows
 from revar.predictions import Predictions
 from revar.registry import SCORES
 from revar.scores.learned import Fitted, fit_scores
@@ -18,7 +18,15 @@ from support.synthetic import of_logits, of_passes, with_errors
 from support.threads import one_thread
 
 PLAIN = Fitted(default_score="softmax")
-FIGURES = ["auarc", "aurc", "e_aurc", "augrc", "failure_auroc"]
+TOP = [
+    "n", "accuracy", "ece", "ece_equal_mass", "ece_classwise", "ece_top_label", "mce", "brier",
+    "nll",
+]  # fmt: skip
+FIGURES = [
+    "auarc", "aurc", "e_aurc", "augrc", "normalised_auarc", "failure_auroc", "failure_aupr",
+    "fpr_at_95_tpr",
+]  # fmt: skip
+TABLES = ["accuracy_at_coverage", "coverage_at_risk", "selective_ece"]
 COVERAGE_KEYS = ["0.5", "0.6", "0.7", "0.8", "0.9", "1.0"]
 
 
@@ -54,13 +62,16 @@ def test_the_keys_are_those_documented_and_no_others() -> None:
     predictions = full()
     fitted = fit_scores(predictions, default_score="fused", orientation="high")
     result = evaluate(predictions, fitted)
-    assert list(result) == ["n", "accuracy", "ece", "default_score", "scores"]
+    assert list(result) == [*TOP, "default_score", "own_score", "scores"]
     assert result["n"] == 120
     assert type(result["n"]) is int
     assert result["default_score"] == "fused"
-    assert list(result["scores"]) == [entry.name for entry in SCORES]
-    for figures in result["scores"].values():
-        assert list(figures) == [*FIGURES, "accuracy_at_coverage"]
+    assert result["own_score"] == "softmax"
+    assert list(result["scores"]) == [*(entry.name for entry in SCORES), "own"]
+    for name, figures in result["scores"].items():
+        more = ["auc_at_coverage"] if name == "fused" else []
+        more += ["entropy_pearson", "entropy_spearman"] if name == "uscore" else []
+        assert list(figures) == [*FIGURES, *TABLES, *more]
         assert list(figures["accuracy_at_coverage"]) == COVERAGE_KEYS
         numbers = [figures[name] for name in FIGURES]
         numbers += figures["accuracy_at_coverage"].values()
@@ -68,7 +79,9 @@ def test_the_keys_are_those_documented_and_no_others() -> None:
 
 
 def test_only_available_scores_are_listed() -> None:
-    assert list(evaluate(bare([True, False]), PLAIN)["scores"]) == ["softmax", "softmax_entropy"]
+    assert list(evaluate(bare([True, False]), PLAIN)["scores"]) == [
+        "softmax", "softmax_entropy", "own",
+    ]  # fmt: skip
 
 
 # Values ---------------------------------------------------------------------------------------
@@ -91,6 +104,7 @@ def test_values_by_hand() -> None:
         [1 / 2, 1 / 2, 1 / 2, 2 / 3, 2 / 3, 1 / 2]
     )
     # With two classes entropy ranks the same.
+    softmax = {k: v for k, v in softmax.items() if k != "auc_at_coverage"}
     assert result["scores"]["softmax_entropy"] == softmax
 
 
@@ -109,12 +123,29 @@ def test_each_figure_is_the_metric_of_that_score(seed: int) -> None:
     result = evaluate(predictions, fitted)
     for name, figures in result["scores"].items():
         values = scores.uncertainty(predictions, name, fitted)
-        right = scores.correct(predictions, name)
+        right = scores.correct(predictions, name, fitted)
         for figure in FIGURES:
-            assert figures[figure] == getattr(metrics, figure)(values, right)
+            metric = metrics.fpr_at_tpr if figure == "fpr_at_95_tpr" else getattr(metrics, figure)
+            assert figures[figure] == metric(values, right)
         for coverage in COVERAGES:
             expected = metrics.accuracy_at_coverage(values, right, coverage)
             assert figures["accuracy_at_coverage"][str(coverage)] == expected
+        for risk in RISKS:
+            expected = metrics.coverage_at_risk(values, right, risk)
+            assert figures["coverage_at_risk"][str(risk)] == expected
+        curve = metrics.selective_ece(
+            values, predictions.probabilities, predictions.labels, coverages=COVERAGES
+        )
+        assert list(figures["selective_ece"].values()) == curve.tolist()
+    for coverage in COVERAGES:
+        values = scores.uncertainty(predictions, "fused", fitted)
+        area = metrics.auc_at_coverage(
+            values, predictions.probabilities, predictions.labels, coverage
+        )
+        assert result["scores"]["fused"]["auc_at_coverage"][str(coverage)] == area
+    for metric in (metrics.ece, metrics.mce, metrics.brier, metrics.nll):
+        expected = metric(predictions.probabilities, predictions.labels)
+        assert result[metric.__name__] == pytest.approx(expected, abs=1e-12)
 
 
 def test_mcd_is_graded_by_its_own_predictions() -> None:
@@ -139,7 +170,11 @@ def test_the_order_of_rows_does_not_matter() -> None:
         columns={"uscore": predictions.columns["uscore"][order]},
     )
     one, other = evaluate(predictions, PLAIN), evaluate(moved, PLAIN)
-    assert one["scores"] == other["scores"]
+    for name in one["scores"]:
+        for figure in FIGURES:
+            assert one["scores"][name][figure] == other["scores"][name][figure]
+        for table in TABLES:
+            assert one["scores"][name][table] == pytest.approx(other["scores"][name][table])
     assert one["ece"] == pytest.approx(other["ece"], abs=1e-14)
 
 
@@ -151,12 +186,14 @@ def test_an_undefined_figure_is_none_with_its_reason_and_no_warning(hit: bool, r
     # Warnings are errors in these tests, so a warning that got out would fail.
     result = evaluate(bare([hit] * 3), PLAIN)
     for figures in result["scores"].values():
-        assert list(figures) == [*FIGURES, "failure_auroc_reason", "accuracy_at_coverage"]
-        assert figures["failure_auroc"] is None
-        expected = f"failure AUROC is undefined: {reason} among 3 examples"
-        assert figures["failure_auroc_reason"] == expected
+        for figure in ("normalised_auarc", "failure_auroc", "failure_aupr", "fpr_at_95_tpr"):
+            assert figures[figure] is None
+            assert f"undefined: {reason} among 3 examples" in figures[f"{figure}_reason"]
         assert figures["auarc"] == float(hit)
         assert figures["e_aurc"] == 0.0
+    areas = result["scores"]["softmax"]["auc_at_coverage"]
+    assert areas["1.0"] is None
+    assert "all 3" in areas["1.0_reason"]
     assert result["accuracy"] == float(hit)
 
 
@@ -198,7 +235,7 @@ def test_a_set_without_labels_is_refused() -> None:
 def test_nan_in_the_logits_is_refused_with_its_row() -> None:
     predictions = bare([True, False, True])
     predictions.logits[2] = np.nan
-    with pytest.raises(ValueError, match="first in row 2"):
+    with pytest.raises(ValueError, match="NaN in 1 rows?: 2|row 2"):
         evaluate(predictions, PLAIN)
 
 
@@ -208,14 +245,13 @@ def test_nan_in_the_logits_is_refused_with_its_row() -> None:
 def test_rows_hold_every_figure_once() -> None:
     predictions = full()
     result = evaluate(predictions, PLAIN)
-    table = rows("test", result)
-    assert [row[:3] for row in table[:3]] == [
-        ("test", "", "n"),
-        ("test", "", "accuracy"),
-        ("test", "", "ece"),
-    ]
+    table = list(rows("test", result))
+    assert [row[:3] for row in table[: len(TOP)]] == [("test", "", name) for name in TOP]
     found = {(score, metric): value for _, score, metric, value in table}
-    assert len(found) == len(table) == 3 + len(result["scores"]) * (len(FIGURES) + 6)
+    # By coverage twice, by risk once; AUC for one score and its other name, correlations for g.
+    each = len(FIGURES) + 2 * len(COVERAGES) + len(RISKS)
+    more = 2 * len(COVERAGES) + 2
+    assert len(found) == len(table) == len(TOP) + len(result["scores"]) * each + more
     assert {split for split, *_ in table} == {"test"}
     assert found["", "n"] == 120
     for name, figures in result["scores"].items():
@@ -227,5 +263,5 @@ def test_rows_hold_every_figure_once() -> None:
 
 
 def test_rows_hold_none_for_what_is_undefined() -> None:
-    table = rows("test", evaluate(bare([True]), PLAIN))
+    table = list(rows("test", evaluate(bare([True]), PLAIN)))
     assert ("test", "softmax", "failure_auroc", None) in table

@@ -30,6 +30,8 @@ def everything(n: int = 9) -> Predictions:
         dropout_entropy=rng.random(n),
         dropout_expected_entropy=rng.random(n),
         columns={"uscore": rng.normal(size=n).astype(np.float32), "weight": rng.random(n)},
+        scores={"aps_size": rng.random(n), "uscore": rng.random(n).astype(np.float32)},
+        split="tune",
     )
 
 
@@ -42,12 +44,15 @@ def same_bits(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
 
 
 def assert_same(one: Predictions, other: Predictions) -> None:
+    assert one.split == other.split
     for part in fields(Predictions):
-        if part.name != "columns":
+        if part.name not in ("columns", "scores", "split"):
             assert same_bits(getattr(one, part.name), getattr(other, part.name)), part.name
-    assert set(one.columns) == set(other.columns)
-    for name in one.columns:
-        assert same_bits(one.columns[name], other.columns[name]), name
+    for named in ("columns", "scores"):
+        left, right = getattr(one, named), getattr(other, named)
+        assert set(left) == set(right)
+        for name in left:
+            assert same_bits(left[name], right[name]), name
 
 
 # Probabilities --------------------------------------------------------------------------------
@@ -138,6 +143,27 @@ def test_what_is_saved_is_loaded_bit_by_bit(predictions: Predictions) -> None:
     assert_same(loaded, predictions)
     # And once more, from what was loaded, to the same bytes.
     assert loaded.to_bytes() == data
+
+
+def test_what_says_nothing_of_a_split_is_written_as_before() -> None:
+    predictions = of_logits(np.zeros((3, 2), dtype=np.float32), columns={"uscore": np.ones(3)})
+    index, logits = np.arange(3), np.zeros((3, 2), dtype=np.float32)
+    old = save({"index": index, "logits": logits, "column.uscore": np.ones(3)})
+    assert predictions.to_bytes() == old
+    loaded = Predictions.from_bytes(old, "p")
+    assert (loaded.split, dict(loaded.scores)) == ("", {})
+
+
+@pytest.mark.parametrize("split", ["tune", "on-Übung 7", 'a "quoted" name\\'])
+def test_the_split_is_text_of_any_kind(split: str) -> None:
+    predictions = of_logits(np.zeros((0, 2)), split=split)
+    assert Predictions.from_bytes(predictions.to_bytes(), "p").split == split
+    assert predictions.to_bytes() == of_logits(np.zeros((0, 2)), split=split).to_bytes()
+
+
+def test_metadata_of_others_is_no_split() -> None:
+    data = save({"index": np.arange(1), "logits": np.zeros((1, 2))}, metadata={"format": "pt"})
+    assert Predictions.from_bytes(data, "p").split == ""
 
 
 def test_views_are_saved_as_they_are_seen() -> None:

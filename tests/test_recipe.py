@@ -26,7 +26,7 @@ from revar.recipe import (
 )
 from revar.registry import BACKBONES, DATASETS, METHODS, SCORES, Entry, find, load
 from revar.splits import SplitPlan
-from revar.types import Batch, Clock, Networks, StepResult, Task
+from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 NAMES = [entry.name for entry in METHODS]
 
@@ -200,7 +200,9 @@ def test_a_method_goes_by_its_registered_name() -> None:
 class Stranger(Method):
     """A method that is in no list."""
 
-    def loss(self, networks: Networks, task: Task, batch: Batch, clock: Clock) -> StepResult:
+    def loss(
+        self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
+    ) -> StepResult:
         raise NotImplementedError
 
 

@@ -18,12 +18,20 @@ _PUBLIC = {
     "ReVaR": "revar.methods.revar",
     "SelectiveClassifier": "revar.estimator",
 }
-_MODULES = ("metrics", "selection")
+_MODULES = ("calibrators", "metrics", "selection")
 
-__all__ = ["ERM", "InputError", "ReVaR", "SelectiveClassifier", "metrics", "selection"]
+__all__ = [
+    "ERM",
+    "InputError",
+    "ReVaR",
+    "SelectiveClassifier",
+    "calibrators",
+    "metrics",
+    "selection",
+]
 
 if TYPE_CHECKING:
-    from revar import metrics, selection
+    from revar import calibrators, metrics, selection
     from revar.errors import InputError
     from revar.estimator import SelectiveClassifier
     from revar.methods.erm import ERM

@@ -16,11 +16,11 @@ from rich.console import Console
 
 from revar import __version__
 from revar.commands.checks import (
-    check_coverage,
     check_data,
     check_method,
     check_run,
     check_unused,
+    check_wish,
 )
 from revar.errors import DataWarning, InputError
 
@@ -50,6 +50,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 SkipUnreadable = Annotated[
     bool, typer.Option("--skip-unreadable", help="Go on without images that cannot be read.")
 ]
+Confidence = Annotated[float, typer.Option(help="Chance that a limit on the risk holds.")]
 Run = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
 
 
@@ -199,6 +200,17 @@ def evaluate(
     on: Annotated[
         str | None, typer.Option(help="Labelled data, as --data of train; its test part if any.")
     ] = None,
+    with_: Annotated[
+        list[Path] | None,
+        typer.Option("--with", help="A further run of an ensemble; may be given again."),
+    ] = None,
+    augmentations: Annotated[
+        int | None, typer.Option(help="Average over so many augmented copies of each image.")
+    ] = None,
+    calibrator: Annotated[
+        str | None,
+        typer.Option(help="Calibrate first, by the tune split: 'revar list calibrators'."),
+    ] = None,
     target: Annotated[
         str | None, typer.Option(help="Label column of a .csv; that of training if not given.")
     ] = None,
@@ -206,13 +218,28 @@ def evaluate(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Figures of a run on its own test split, or on other labelled data."""
-    check_run(run)
+    """Figures of a run, or of several together, on a test split or on other labelled data."""
+    for path in (run, *(with_ or [])):
+        check_run(path)
     if on is not None:
         check_data(on)
+    if sum([bool(with_), augmentations is not None, calibrator is not None]) > 1:
+        raise InputError("--with, --augmentations and --calibrator cannot be mixed: choose one")
+    from revar.commands.calibrated import evaluate_calibrated
     from revar.commands.evaluate import evaluate as run_evaluate
+    from revar.commands.mixtures import evaluate_augmented, evaluate_ensemble
 
-    result = run_evaluate(run, on=on, target=target, skip_unreadable=skip_unreadable, device=device)
+    options: dict[str, Any] = {
+        "on": on, "target": target, "skip_unreadable": skip_unreadable, "device": device,
+    }  # fmt: skip
+    if augmentations is not None:
+        result = evaluate_augmented(run, augmentations, **options)
+    elif calibrator is not None:
+        result = evaluate_calibrated(run, calibrator, **options)
+    elif with_:
+        result = evaluate_ensemble([run, *with_], **options)
+    else:
+        result = run_evaluate(run, **options)
     if result.note:
         _note(result.note)
     if as_json:
@@ -221,6 +248,64 @@ def evaluate(
     from revar.report.terminal import evaluation_table
 
     _out.print(evaluation_table(result.name, result.figures))
+
+
+@app.command()
+def select(
+    run: Run,
+    on: Annotated[
+        str,
+        typer.Option(help="Labelled data the run has not seen, as --data.", show_default=False),
+    ],
+    max_risk: Annotated[
+        float | None, typer.Option(help="Most errors among the accepted, such as 0.05.")
+    ] = None,
+    confidence: Confidence = 0.95,
+    coverage: Annotated[
+        float | None, typer.Option(help="Or: share of inputs to accept, in (0, 1].")
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help="A name of 'revar list scores'; the method's own default.")
+    ] = None,
+    procedure: Annotated[
+        str, typer.Option(help="fixed_sequence, or sgr (Geifman and El-Yaniv 2017).")
+    ] = "fixed_sequence",
+    target: Annotated[
+        str | None, typer.Option(help="Label column of a .csv; that of training if not given.")
+    ] = None,
+    skip_unreadable: SkipUnreadable = False,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Choose when to abstain, with a guarantee, and keep the threshold with the run.
+
+    With --max-risk 0.05 --confidence 0.95: at most 5 % of the accepted inputs are wrong, or no
+    threshold is set; over many draws of calibration data this fails at most once in twenty. The
+    exit code is 1 where no threshold will do.
+
+    Example:
+    revar select runs/photos --on calibration/ --max-risk 0.05 --confidence 0.95
+    """
+    check_run(run)
+    check_data(on)
+    check_wish(coverage, max_risk, confidence)
+    if coverage is None and max_risk is None:
+        raise InputError("nothing is asked for: give --max-risk or --coverage")
+    from revar import fields
+    from revar.commands.select import select as run_select
+
+    result = run_select(
+        run, on=on, coverage=coverage, max_risk=max_risk, confidence=confidence,
+        procedure=procedure, score=score, target=target,  # type: ignore[arg-type]
+        skip_unreadable=skip_unreadable, device=device,
+    )  # fmt: skip
+    if as_json:
+        _print_json({**fields.to_json(result.threshold), "stored": result.stored})
+    else:
+        _out.print(result.threshold.describe(), highlight=False, soft_wrap=True)
+        _note("kept with the run" if result.stored else "the run is left as it was")
+    if not result.stored:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -237,6 +322,11 @@ def predict(
     coverage: Annotated[
         float | None, typer.Option(help="Share of inputs to accept, in (0, 1].")
     ] = None,
+    max_risk: Annotated[
+        float | None,
+        typer.Option(help="Most errors among the accepted, by the run's calibration data."),
+    ] = None,
+    confidence: Confidence = 0.95,
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write instead of the terminal.")
     ] = None,
@@ -250,14 +340,15 @@ def predict(
     """
     check_run(run)
     check_data(inputs)
-    check_coverage(coverage)
+    check_wish(coverage, max_risk, confidence)
     if out is not None and out.exists():
         raise InputError(f'"{out}" exists: choose another --out')
     from revar.commands.predict import predict as run_predict
 
     table = run_predict(
-        run, inputs, coverage=coverage, skip_unreadable=skip_unreadable, device=device
-    )
+        run, inputs, coverage=coverage, max_risk=max_risk, confidence=confidence,
+        skip_unreadable=skip_unreadable, device=device,
+    )  # fmt: skip
     _note(table.note)
     if out is None:
         table.write(sys.stdout)
@@ -269,13 +360,15 @@ def predict(
 
 @app.command(name="list")
 def list_(
-    kind: Annotated[str, typer.Argument(help="methods, scores, backbones or datasets.")],
+    kind: Annotated[
+        str, typer.Argument(help="methods, scores, calibrators, backbones or datasets.")
+    ],
     timm: Annotated[
         str | None, typer.Option(help="With backbones: timm's names for this pattern.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Every name that can be typed: methods, scores, backbones or datasets."""
+    """Every name that can be typed: methods, scores, calibrators, backbones or datasets."""
     from revar.commands.listing import list_names
 
     entries = list_names(kind, timm=timm)

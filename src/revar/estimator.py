@@ -22,7 +22,7 @@ from revar.data.inputs import unpack
 from revar.data.labels import Classes, as_labels
 from revar.data.source import Part, Source
 from revar.devices import choose
-from revar.errors import InputError
+from revar.errors import DataWarning, InputError
 from revar.fitting import fit_model
 from revar.methods.base import Method
 from revar.model import Model
@@ -31,7 +31,8 @@ from revar.predictions import Predictions
 from revar.progress import Bar, Silent
 from revar.recipe import Budget, Recipe, make_method
 from revar.run import RunFolder
-from revar.selection import Threshold, threshold_for_coverage
+from revar.selection import Threshold
+from revar.selection.risk import Procedure
 from revar.splits import SplitPlan
 
 
@@ -241,29 +242,45 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.uncertainty(predictions, score)
 
     def set_threshold(
-        self, X: Any, y: Any = None, *, coverage: float, score: str | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        coverage: float | None = None,
+        max_risk: float | None = None,
+        confidence: float = 0.95,
+        procedure: Procedure = "fixed_sequence",
+        score: str | None = None,
     ) -> Threshold:
         """Choose the threshold on calibration data the model has not seen.
 
         Args:
             X: calibration inputs.
             y: their labels; a coverage does not need them.
-            coverage: share of such inputs to accept.
+            coverage: share of such inputs to accept, or
+            max_risk: share of errors among the accepted inputs that must not be exceeded.
+            confidence: the chance, over the draw of the calibration data, that it is not.
+            procedure: how a threshold for a risk is found, see `revar.selection`.
             score: a name of ``revar list scores``; ``None`` takes the method's default.
 
+        Returns:
+            Its ``threshold`` is ``None`` where no threshold will do; the classifier then abstains
+            from everything, warns of it, and ``best`` says what could be had.
+
         Raises:
-            InputError: a coverage outside (0, 1], or data that served another purpose already.
+            InputError: not one of coverage and max_risk, a value out of its range, or data that
+                served another purpose already.
         """
         check_is_fitted(self, "model_")
         raw, y = unpack(X, y)
-        predictions = self.model_.predict(raw, y)
-        name = score or self.model_.fitted.default_score
-        values = self.model_.uncertainty(predictions, name)
-        threshold = threshold_for_coverage(values, coverage, score=name)
-        self.model_.claim(raw, "calibration")
-        self.model_.predictions["calibration"] = predictions
-        self.model_.threshold = threshold
-        return threshold
+        found = self.model_.select(
+            raw, y, coverage=coverage, max_risk=max_risk, confidence=confidence,
+            procedure=procedure, score=score,
+        )  # fmt: skip
+        if found.threshold is None:
+            msg = f"{found.describe()}; until another is set, everything is rejected"
+            warnings.warn(msg, DataWarning, stacklevel=2)
+        return found
 
     def predict_or_abstain(self, X: Any) -> Decision:
         """Labels, and which of them to believe.
@@ -274,12 +291,12 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         threshold = self.model_.threshold
         if threshold is None:
-            msg = "no threshold is set: call set_threshold(X_cal, y_cal, coverage=0.9) first"
+            msg = "no threshold is set: call set_threshold(X_cal, y_cal, max_risk=0.05) first"
             raise InputError(msg)
         predictions = self._predictions(X)
         values = self.model_.uncertainty(predictions, threshold.score)
         labels = self.model_.classes.decode(predictions.predicted)
-        return Decision(labels, values <= threshold.threshold, values)
+        return Decision(labels, threshold.accept(values), values)
 
     def save(self, folder: str | Path) -> None:
         """Write a run folder, which ``revar evaluate`` and ``revar predict`` read too.

@@ -109,6 +109,7 @@ class DataFeeds:
         self._normalise, self._augment = normalise, augment
         self._seed, self._device = seed, device
         self._workers = min(8, os.cpu_count() or 1) if workers is None else workers
+        self.train_size, self.train_labels = len(self._x), self._y
         self.meta_size, self.unlabelled_size = len(self._meta_x), len(self._unlabelled)
         self.steps_per_epoch = -(-len(self._x) // batch_size)
         self._cycles = {
@@ -154,17 +155,30 @@ class DataFeeds:
                 raise x
             yield x
 
+    def train_at(self, index: Tensor) -> Batch:
+        """Training examples by their positions, not augmented."""
+        return self._at(self._x, self._y, self._weight, index)
+
     def meta(self, count: int) -> Batch:
         """The next examples of the meta set."""
-        index = self._cycles["meta"].take(count)
+        return self.meta_at(self._cycles["meta"].take(count))
+
+    def meta_at(self, index: Tensor) -> Batch:
+        """Examples of the meta set by their positions."""
+        return self._at(self._meta_x, self._meta_y, self._meta_weight, index)
+
+    def _at(self, x: Stored, y: Tensor, weight: Tensor | None, index: Tensor) -> Batch:
         there = index.to(self._device)
-        x = self._meta_x[there if isinstance(self._meta_x, Tensor) else index]
-        weight = None if self._meta_weight is None else self._meta_weight[there]
-        return Batch(self._prepare(x), self._meta_y[there], there, weight)
+        inputs = x[there if isinstance(x, Tensor) else index.cpu()]
+        own_weight = None if weight is None else weight[there]
+        return Batch(self._prepare(inputs), y[there], there, own_weight)
 
     def unlabelled(self, count: int) -> Tensor:
         """The next unlabelled inputs."""
-        index = self._cycles["unlabelled"].take(count)
+        return self.unlabelled_at(self._cycles["unlabelled"].take(count))
+
+    def unlabelled_at(self, index: Tensor) -> Tensor:
+        """Unlabelled inputs by their positions."""
         at_home = isinstance(self._unlabelled, Tensor)
         return self._prepare(self._unlabelled[index.to(self._device) if at_home else index])
 

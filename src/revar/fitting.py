@@ -14,6 +14,8 @@ from revar.checkpoint import to_device
 from revar.data.augment import resolve as resolve_augment
 from revar.data.source import Source
 from revar.feeds import DataFeeds
+from revar.functional import flat_state
+from revar.methods.base import Sizes
 from revar.methods.reweighting import WeightNormalisation, normalise_weights
 from revar.model import Model
 from revar.nets.base import Classifier, Dropout
@@ -65,7 +67,8 @@ def build_networks(
         backbone = Backbone(recipe.backbone, recipe.dropout, module)
         classifier = backbone.build(shape, task.n_classes)
         scorer = recipe.method.build_scorer(classifier, make)
-    networks = Networks(Normalise(shape), classifier, scorer)
+        heads = recipe.method.build_heads(classifier, task.n_classes)
+    networks = Networks(Normalise(shape), classifier, scorer, heads=heads)
     to_device(networks, device)
     inputs = networks.normalise(example.to(device))
     if recipe.method.needs_dropout or placement(classifier, inputs) != "none":
@@ -123,6 +126,15 @@ def fit_prepared(
             seed=recipe.seed,
             device=device,
         )
+        sizes = Sizes(
+            train=feeds.train_size,
+            meta=feeds.meta_size,
+            unlabelled=feeds.unlabelled_size,
+            n_classes=task.n_classes,
+            weights=len(flat_state(networks.classifier)),
+        )
+        memory = recipe.method.build_memory(sizes)
+        networks.memory = None if memory is None else memory.to(device)
         state = training.new_state(recipe.method, budget, networks, feeds, device)
         if keeper is not None:
             keeper.begin(data, state)
@@ -140,14 +152,27 @@ def fit_prepared(
     )
     for name, split in {**splits, **data.tests}.items():
         if len(split.x):
-            model.predictions[name] = model.predict_encoded(split.x, split.y, split.index)
+            predictions = model.predict_encoded(split.x, split.y, split.index)
+            model.predictions[name] = _with_recalled(model, replace(predictions, split=name))
+    if recipe.method.transductive:
+        predictions = replace(model.predict_encoded(data.unlabelled), split="unlabelled")
+        model.predictions["unlabelled"] = _with_recalled(model, predictions)
     model.predictions["train"] = _with_weights(model.predictions["train"], recipe)
     model.fitted = fit_scores(
         model.predictions.get("tune"),
         default_score=recipe.method.default_score,
         orientation=recipe.method.orientation,
+        own=recipe.method.own_score,
     )
     return model
+
+
+def _with_recalled(model: Model, predictions: Predictions) -> Predictions:
+    """Add what the method remembers of these very examples."""
+    logits = torch.from_numpy(predictions.logits).to(model.device)
+    found = model.recipe.method.recall(model.networks, predictions.split, logits)
+    scores = {name: values.float().cpu().numpy() for name, values in found.items()}
+    return replace(predictions, scores={**predictions.scores, **scores})
 
 
 def _with_weights(train: Predictions, recipe: Recipe) -> Predictions:

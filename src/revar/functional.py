@@ -46,6 +46,19 @@ def call(net: nn.Module, params: Params | None, *inputs: Tensor, part: str = "fo
     return result
 
 
+def flat_state(net: nn.Module) -> Tensor:
+    """[P] every real number of a network's state, parameters and statistics, end to end."""
+    real = [value for value in net.state_dict().values() if value.is_floating_point()]
+    return torch.cat([value.flatten() for value in real])
+
+
+def load_flat_state(net: nn.Module, flat: Tensor) -> None:
+    """Put the numbers of `flat_state` back."""
+    real = [value for value in net.state_dict().values() if value.is_floating_point()]
+    for value, part in zip(real, flat.split([v.numel() for v in real]), strict=True):
+        value.copy_(part.view(value.shape))
+
+
 def at_least_single(x: Tensor) -> Tensor:
     """Half precision, as autocast leaves it, to float32; anything finer as it is."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

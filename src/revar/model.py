@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from revar.augmented import predict_augmented
+from revar.data.augment import resolve as augmentation
 from revar.data.inputs import Inputs
 from revar.data.labels import Classes
 from revar.data.stored import Stored
+from revar.errors import InputError
 from revar.predictions import Predictions
 from revar.randomness import derive
 from revar.recipe import Recipe
-from revar.scores import uncertainty
+from revar.scores import correct, uncertainty
 from revar.scores.learned import Fitted
 from revar.scoring import predict
-from revar.selection import Threshold
+from revar.selection import Threshold, threshold_for_coverage, threshold_for_risk
+from revar.selection.risk import Procedure
 from revar.splits import Fingerprint, refuse_reuse
 from revar.types import Networks, Task
 
@@ -76,11 +80,96 @@ class Model:
             device=self.device,
         )
 
+    def predict_augmented(self, raw: Any, y: Any = None, *, copies: int = 8) -> Predictions:
+        """Predictions on raw images by the mean over augmented copies, see `revar.augmented`.
+
+        Raises:
+            InputError: no images, or a run trained without augmentation.
+        """
+        return predict_augmented(
+            self.networks,
+            augmentation(self.recipe.budget.augment, self.task.input_shape),
+            self.inputs.encode(raw),
+            labels=None if y is None else self.classes.encode(y),
+            copies=copies,
+            seed=derive(self.recipe.seed, "augmented"),
+            device=self.device,
+        )
+
     def uncertainty(
         self, predictions: Predictions, score: str | None = None
     ) -> NDArray[np.float64]:
         """The named score, or the default one."""
         return uncertainty(predictions, score or self.fitted.default_score, self.fitted)
+
+    def select(
+        self,
+        raw: Any,
+        y: Any = None,
+        *,
+        coverage: float | None = None,
+        max_risk: float | None = None,
+        confidence: float = 0.95,
+        procedure: Procedure = "fixed_sequence",
+        score: str | None = None,
+        keep: Literal["always", "if_attained"] = "always",
+    ) -> Threshold:
+        """Choose the threshold on calibration data, and remember both.
+
+        Args:
+            raw: calibration inputs.
+            y: their labels; a risk needs them.
+            coverage: share of such inputs to accept, or
+            max_risk: share of errors among the accepted that must not be exceeded.
+            confidence: that it is not.
+            procedure: how the threshold for a risk is searched for.
+            score: a name of ``revar list scores``; ``None`` takes the method's default.
+            keep: ``if_attained`` leaves everything as it was where no threshold will do.
+
+        Raises:
+            InputError: not one wish, no labels, or data that served another purpose already.
+        """
+        if (coverage is None) == (max_risk is None):
+            raise InputError("give either a coverage or a max_risk, as in max_risk=0.05")
+        if max_risk is not None and y is None:
+            raise InputError("a threshold for a risk needs the labels of the calibration data")
+        name = score or self.fitted.default_score
+        x = self.inputs.encode(raw)
+        print_ = Fingerprint.of(x)
+        refuse_reuse(print_, "calibration", self.fingerprints)
+        labels = None if y is None else self.classes.encode(y)
+        predictions = replace(self.predict_encoded(x, labels), split="calibration")
+        found = self.threshold_from(
+            predictions, coverage=coverage, max_risk=max_risk, confidence=confidence,
+            procedure=procedure, score=name,
+        )  # fmt: skip
+        found = replace(found, fingerprint=print_.digest)
+        if found.threshold is None and keep == "if_attained":
+            return found
+        self.fingerprints["calibration"] = print_
+        self.predictions["calibration"] = predictions
+        self.threshold = found
+        return found
+
+    def threshold_from(
+        self,
+        predictions: Predictions,
+        *,
+        coverage: float | None,
+        max_risk: float | None,
+        confidence: float,
+        score: str,
+        procedure: Procedure = "fixed_sequence",
+    ) -> Threshold:
+        """The threshold these calibration predictions give for one of the two wishes."""
+        values = self.uncertainty(predictions, score)
+        if coverage is not None:
+            return threshold_for_coverage(values, coverage, confidence=confidence, score=score)
+        assert max_risk is not None
+        return threshold_for_risk(
+            values, correct(predictions, score, self.fitted), max_risk=max_risk,
+            confidence=confidence, procedure=procedure, score=score,
+        )  # fmt: skip
 
     def claim(self, raw: Any, purpose: str) -> None:
         """Remember that these examples serve a purpose; refuse what serves another already.

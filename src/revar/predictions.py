@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,10 @@ class Predictions:
         dropout_expected_entropy: [n] mean entropy of the passes.
         columns: [n] each; what the method adds, such as ``uscore`` (the logit of g) and, for
             training points, ``weight``.
+        scores: [n] each; uncertainty that needs no further treatment, higher is rejected first,
+            such as what a calibrator adds.
+        split: what the examples served as: ``train``, ``meta``, ``tune``, ``calibration``,
+            ``test``, ``on-...``; nothing where nobody said.
     """
 
     index: NDArray[np.int64]
@@ -40,6 +46,8 @@ class Predictions:
     dropout_entropy: Floats | None = None
     dropout_expected_entropy: Floats | None = None
     columns: Mapping[str, Floats] = field(default_factory=dict)
+    scores: Mapping[str, Floats] = field(default_factory=dict)
+    split: str = ""
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -83,12 +91,16 @@ class Predictions:
 
     def to_bytes(self) -> bytes:
         """As the content of a ``.safetensors`` file."""
-        arrays = {f"column.{name}": values for name, values in self.columns.items()}
+        arrays = {f"{_COLUMN}{name}": values for name, values in self.columns.items()}
+        arrays |= {f"{_SCORE}{name}": values for name, values in self.scores.items()}
         for name in _ARRAYS:
             value = getattr(self, name)
             if value is not None:
                 arrays[name] = value
-        return save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
+        # One key at most: safetensors writes several in an order that changes.
+        metadata = {"split": self.split} if self.split else None
+        whole = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+        return save(whole, metadata=metadata)
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> Predictions:
@@ -110,14 +122,33 @@ class Predictions:
                 raise InputError(f'"{path}" holds no predictions: "{name}" is missing')
         if len({len(value) for value in arrays.values()}) != 1:
             raise InputError(f'"{path}" is damaged: its columns have different lengths')
-        columns = {
-            name.removeprefix("column."): value
-            for name, value in arrays.items()
-            if name.startswith("column.")
-        }
-        return cls(columns=columns, **{name: arrays[name] for name in _ARRAYS if name in arrays})
+        return cls(
+            columns=_named(_COLUMN, arrays),
+            scores=_named(_SCORE, arrays),
+            split=_metadata(data).get("split", ""),
+            **{name: arrays[name] for name in _ARRAYS if name in arrays},
+        )
 
 
+def _named(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    """The text a safetensors file carries, which `load` does not return.
+
+    The file begins with the length of its header (8 bytes, little-endian) and the header, JSON.
+    """
+    end = 8 + int.from_bytes(data[:8], "little")
+    found: dict[str, str] = json.loads(data[8:end]).get("__metadata__") or {}
+    return found
+
+
+_COLUMN, _SCORE = "column.", "score."
 _ARRAYS = (
     "index",
     "logits",

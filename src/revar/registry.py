@@ -36,11 +36,14 @@ class MethodEntry(Entry):
 
     Attributes:
         scores: the scores its runs offer, its default first.
-        cost: class of training cost, in passes of the classifier.
+        own: the one it is published with; ``own`` is another name for it.
+        cost: class of training cost: ``plain`` as ERM; ``passes`` with dropout passes in every
+            step; ``bilevel`` with a look-ahead in some or all steps.
     """
 
     scores: tuple[str, ...]
-    cost: Literal["plain", "bilevel"]
+    own: str = "softmax"
+    cost: Literal["plain", "passes", "bilevel"] = "plain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,7 @@ class BackboneEntry(Entry):
 
 _ALWAYS = ("softmax", "softmax_entropy")
 _DROPOUT = ("dropout_entropy", "dropout_variance", "mutual_information", "mcd")
+_BY_DROPOUT = ("mcd", *_ALWAYS, *_DROPOUT[:-1], "fused")
 _REVAR = "Jain, Shanmugam and Shenoy (ReVaR)"
 
 METHODS: tuple[MethodEntry, ...] = (
@@ -72,6 +76,7 @@ METHODS: tuple[MethodEntry, ...] = (
         summary="U-Score on the classifier's evidence, graded by held-out alignments; fused score",
         target="revar.methods.revar:ReVaR",
         scores=("fused", "uscore", *_ALWAYS, *_DROPOUT),
+        own="uscore",
         cost="bilevel",
         citation=_REVAR,
     ),
@@ -80,8 +85,136 @@ METHODS: tuple[MethodEntry, ...] = (
         summary="the paper's text, literally: own network, linear update, every 15 steps",
         target="revar.methods.revar:ReVaR.paper",
         scores=("uscore", *_ALWAYS, *_DROPOUT, "fused"),
+        own="uscore",
         cost="bilevel",
         citation=_REVAR,
+    ),
+    MethodEntry(
+        name="ibr",
+        summary="the paper's text without the variance term (ReVaR-NoVarMin)",
+        target="revar.methods.revar:ReVaR.ibr",
+        scores=("uscore", *_ALWAYS, *_DROPOUT, "fused"),
+        own="uscore",
+        cost="bilevel",
+        citation=_REVAR,
+    ),
+    MethodEntry(
+        name="entropy",
+        summary="plain training that rewards confidence; entropy=0.01 does so for any method",
+        target="revar.methods.erm:ERM.with_entropy",
+        scores=(*_ALWAYS, *_DROPOUT, "fused"),
+        citation="Feng et al. 2023",
+    ),
+    MethodEntry(
+        name="gamblers",
+        summary="Deep Gamblers: a stake on the classes, part of which may be kept back",
+        target="revar.methods.gamblers:Gamblers",
+        scores=("abstention", *_ALWAYS, *_DROPOUT, "fused"),
+        own="abstention",
+        citation="Liu et al. 2019 (Deep Gamblers)",
+    ),
+    MethodEntry(
+        name="selectivenet",
+        summary="a head that selects, trained for a target coverage with the classifier",
+        target="revar.methods.selectivenet:SelectiveNet",
+        scores=("selection", *_ALWAYS, *_DROPOUT, "fused"),
+        own="selection",
+        citation="Geifman and El-Yaniv 2019 (SelectiveNet)",
+    ),
+    MethodEntry(
+        name="sat",
+        summary="self-adaptive training: labels the network doubts go to an abstention output",
+        target="revar.methods.sat:SAT",
+        scores=("abstention", *_ALWAYS, *_DROPOUT, "fused"),
+        own="abstention",
+        citation="Huang, Zhang and Zhang 2020 (self-adaptive training)",
+    ),
+    MethodEntry(
+        name="mmce",
+        summary="cross-entropy plus a kernel measure of the calibration error of the batch",
+        target="revar.methods.mmce:MMCE",
+        scores=(*_ALWAYS, *_DROPOUT, "fused"),
+        citation="Kumar, Sarawagi and Jain 2018",
+    ),
+    MethodEntry(
+        name="brier",
+        summary="squared error of the class probabilities instead of cross-entropy",
+        target="revar.methods.brier:Brier",
+        scores=(*_ALWAYS, *_DROPOUT, "fused"),
+        citation="Brier 1950",
+    ),
+    MethodEntry(
+        name="flsd53",
+        summary="focal loss, gamma 5 where the label is unlikely and 3 elsewhere",
+        target="revar.methods.focal:FLSD53",
+        scores=(*_ALWAYS, *_DROPOUT, "fused"),
+        citation="Mukhoti et al. 2020",
+    ),
+    MethodEntry(
+        name="adafocal",
+        summary="focal loss, gamma per range of confidence by calibration on the meta set",
+        target="revar.methods.adafocal:AdaFocal",
+        scores=(*_ALWAYS, *_DROPOUT, "fused"),
+        citation="Ghosh, Schaaf and Gormley 2022 (AdaFocal)",
+    ),
+    MethodEntry(
+        name="mbr",
+        summary="weights that fall with the probability margin, fixed, not learned; our reading",
+        target="revar.methods.mbr:MBR",
+        scores=(*_ALWAYS, *_DROPOUT, "fused"),
+        citation="Jain, Shanmugam and Shenoy (ReVaR); after Wang et al. 2021 (MAIL)",
+    ),
+    MethodEntry(
+        name="vr",
+        summary="ERM with the dropout variance of the training batch in its loss",
+        target="revar.methods.vr:VR",
+        scores=(*_ALWAYS, *_DROPOUT, "fused"),
+        cost="passes",
+        citation=_REVAR,
+    ),
+    MethodEntry(
+        name="mwn",
+        summary="Meta-Weight-Net: a small network turns losses into weights, by a meta set",
+        target="revar.methods.mwn:MetaWeightNet",
+        scores=_BY_DROPOUT,
+        own="mcd",
+        cost="bilevel",
+        citation="Shu et al. 2019 (Meta-Weight-Net)",
+    ),
+    MethodEntry(
+        name="l2r",
+        summary="weights of a batch from agreement of its gradients with those of a meta batch",
+        target="revar.methods.l2r:L2R",
+        scores=_BY_DROPOUT,
+        own="mcd",
+        cost="bilevel",
+        citation="Ren et al. 2018 (learning to reweight)",
+    ),
+    MethodEntry(
+        name="fsr",
+        summary="like l2r by the last layer, with valuable training examples for a meta set",
+        target="revar.methods.fsr:FSR",
+        scores=_BY_DROPOUT,
+        own="mcd",
+        cost="bilevel",
+        citation="Zhang and Pfister 2021 (fast sample reweighting)",
+    ),
+    MethodEntry(
+        name="fsr-full",
+        summary="fsr with its authors' extras: mixup, averaged weights, soft labels",
+        target="revar.methods.fsr:FSR.full",
+        scores=_BY_DROPOUT,
+        own="mcd",
+        cost="bilevel",
+        citation="Zhang and Pfister 2021 (fast sample reweighting)",
+    ),
+    MethodEntry(
+        name="history",
+        summary="plain training; inputs that earlier weights doubted are uncertain, four passes",
+        target="revar.methods.history:History",
+        scores=("history", *_ALWAYS, *_DROPOUT, "fused"),
+        own="history",
+        citation="Rabanser et al. 2022 (training dynamics)",
     ),
 )
 
@@ -158,16 +291,72 @@ BACKBONES: tuple[BackboneEntry, ...] = (
     BackboneEntry(
         name="resnet20",
         summary="CIFAR ResNet-20, 0.27 M parameters; auto up to 96 px",
-        target="revar.nets.convolutional:resnet20",
+        target="revar.nets.residual:resnet20",
+        reads="image",
+        citation="He et al. 2016",
+    ),
+    BackboneEntry(
+        name="resnet32",
+        summary="CIFAR ResNet-32, 0.46 M parameters",
+        target="revar.nets.residual:resnet32",
+        reads="image",
+        citation="He et al. 2016",
+    ),
+    BackboneEntry(
+        name="resnet56",
+        summary="CIFAR ResNet-56, 0.85 M parameters",
+        target="revar.nets.residual:resnet56",
         reads="image",
         citation="He et al. 2016",
     ),
     BackboneEntry(
         name="resnet18-cifar",
         summary="ResNet-18 with a 3x3 stem, 11.2 M parameters, for small images",
-        target="revar.nets.convolutional:resnet18_cifar",
+        target="revar.nets.residual:resnet18_cifar",
         reads="image",
         citation="He et al. 2016",
+    ),
+    BackboneEntry(
+        name="resnet34-cifar",
+        summary="ResNet-34 with a 3x3 stem, 21.3 M parameters, for small images",
+        target="revar.nets.residual:resnet34_cifar",
+        reads="image",
+        citation="He et al. 2016",
+    ),
+    BackboneEntry(
+        name="resnet50-cifar",
+        summary="ResNet-50 with a 3x3 stem, 23.5 M parameters, for small images",
+        target="revar.nets.residual:resnet50_cifar",
+        reads="image",
+        citation="He et al. 2016",
+    ),
+    BackboneEntry(
+        name="wrn-28-10",
+        summary="wide ResNet-28-10, 36.5 M parameters, for small images",
+        target="revar.nets.wide:wide_resnet",
+        reads="image",
+        citation="Zagoruyko and Komodakis 2016",
+    ),
+    BackboneEntry(
+        name="vgg16-bn",
+        summary="VGG-16 for 32 px, one hidden layer of 512 before the head, 15.0 M parameters",
+        target="revar.nets.vgg:vgg16_bn",
+        reads="image",
+        citation="Simonyan and Zisserman 2015; Liu and Deng 2015",
+    ),
+    BackboneEntry(
+        name="vit-cifar",
+        summary="vision transformer, patches of 4 px, six layers of 192, 2.7 M parameters",
+        target="revar.nets.transformer:vit_cifar",
+        reads="image",
+        citation="Dosovitskiy et al. 2021",
+    ),
+    BackboneEntry(
+        name="tabular",
+        summary="an embedding of every input number or category, then residual blocks of 128",
+        target="revar.nets.tabular:tabular",
+        reads="any",
+        citation="Gorishniy et al. 2021, 2022",
     ),
 )
 

@@ -24,7 +24,7 @@ import io
 import shutil
 from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,7 @@ class RunFolder:
         if last:
             for name in ("optimiser.safetensors", "state.json"):
                 store.write(name, Store(last[-1]).read(name))
-        weights = {k: v.detach().cpu() for k, v in model.networks.state_dict().items()}
+        weights = {k: v.detach().cpu() for k, v in model.networks.trained_state().items()}
         store.write_tensors("weights.safetensors", weights)
         described = {name: fields.to_json(getattr(model, name)) for name in ("inputs", "task")}
         described["classes"] = list(model.classes.values)
@@ -211,6 +211,7 @@ class RunFolder:
         figures = [
             row
             for name, predictions in model.predictions.items()
+            if predictions.labels is not None
             for row in rows(name, evaluate(predictions, model.fitted))
         ]
         self.write_metrics(figures)
@@ -231,8 +232,8 @@ class RunFolder:
             self.store.write_json("threshold.json", fields.to_json(model.threshold))
 
     def write_predictions(self, name: str, predictions: Predictions) -> None:
-        """One file a set."""
-        self.store.write(_predictions_file(name), predictions.to_bytes())
+        """One file a set, which says what the set is."""
+        self.store.write(_predictions_file(name), replace(predictions, split=name).to_bytes())
 
     def write_metrics(self, table: Iterable[tuple[str, str, str, float | None]]) -> None:
         """``metrics.csv``; figures of sets written before stay."""
@@ -257,7 +258,9 @@ class RunFolder:
             InputError: the run has none of that name, or they are damaged.
         """
         file = _predictions_file(name)
-        return Predictions.from_bytes(self.store.read(file), str(self.path / file))
+        found = Predictions.from_bytes(self.store.read(file), str(self.path / file))
+        # A file of an older version does not say it.
+        return replace(found, split=name)
 
     def prediction_names(self) -> list[str]:
         """The sets there are predictions for."""

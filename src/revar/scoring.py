@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -52,6 +54,8 @@ def predict(
             row = {"logits": logits}
             for name, value in method.columns(networks, inputs, features, logits).items():
                 row[f"column.{name}"] = value
+            for name, value in method.scores(networks, inputs, features, logits).items():
+                row[f"score.{name}"] = value.float()
             if networks.sampler is not None and passes > 0:
                 dropped = statistics(networks.sampler, inputs, passes, seed, features)
                 row["dropout_mean"] = dropped.mean.float()
@@ -60,15 +64,15 @@ def predict(
                 row["dropout_expected_entropy"] = dropped.expected_entropy
             for name, value in row.items():
                 parts.setdefault(name, []).append(value.cpu())
-    arrays = {name: torch.cat(values).numpy() for name, values in parts.items()}
-    columns = {
-        name.removeprefix("column."): arrays.pop(name)
-        for name in list(arrays)
-        if name.startswith("column.")
-    }
+    arrays: dict[str, Any] = {name: torch.cat(values).numpy() for name, values in parts.items()}
+    columns, scores = (
+        {n.removeprefix(kind): arrays.pop(n) for n in list(arrays) if n.startswith(kind)}
+        for kind in ("column.", "score.")
+    )
     return Predictions(
         index=np.arange(len(x)) if index is None else index,
         labels=labels,
         columns=columns,
+        scores=scores,
         **arrays,
     )

@@ -17,6 +17,7 @@ from revar.errors import InputError
 from revar.feeds import DataFeeds
 from revar.functional import mode
 from revar.methods.base import Bilevel, Method, Plan
+from revar.methods.entropy import entropy_penalty
 from revar.optimisers import learning_rate, make_optimiser, make_outer
 from revar.recipe import Budget
 from revar.types import Batch, Clock, Networks, Task
@@ -134,7 +135,8 @@ def new_state(
         unlabelled_size=feeds.unlabelled_size,
     )
     method.check(plan)
-    parameters = [p for p in networks.classifier.parameters() if p.requires_grad]
+    learners = [networks.classifier, *([networks.heads] if networks.heads is not None else [])]
+    parameters = [p for net in learners for p in net.parameters() if p.requires_grad]
     optimiser = make_optimiser(budget, parameters)
     outer = None
     if isinstance(method, Bilevel) and networks.scorer is not None:
@@ -152,14 +154,19 @@ class InterruptedRun(Exception):  # noqa: N818  (nothing went wrong: somebody as
     """The run was asked to stop, and its state is kept."""
 
 
+def _clock(state: TrainingState, budget: Budget) -> Clock:
+    steps = state.feeds.steps_per_epoch
+    lr = learning_rate(budget, state.step, budget.epochs * steps)
+    return Clock(step=state.step, total=budget.epochs * steps, steps_per_epoch=steps, lr=lr)
+
+
 def train_step(
     state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
 ) -> None:
     """One step, the outer one first where it is due."""
     networks, feeds, totals = state.networks, state.feeds, state.totals
-    total = budget.epochs * feeds.steps_per_epoch
-    lr = learning_rate(budget, state.step, total)
-    clock = Clock(step=state.step, total=total, steps_per_epoch=feeds.steps_per_epoch, lr=lr)
+    clock = _clock(state, budget)
+    lr = clock.lr
     if isinstance(method, Bilevel) and state.outer is not None and method.outer_due(clock):
         with autocast(budget, state.device):
             outer = method.outer_loss(networks, task, batch, feeds, clock)
@@ -170,18 +177,22 @@ def train_step(
     with (
         autocast(budget, state.device),
         mode(networks.classifier, dropout=True, statistics=False),
+        mode(networks.heads or nn.Identity(), dropout=True, statistics=False),
     ):
-        result = method.loss(networks, task, batch, clock)
+        result = method.loss(networks, task, batch, feeds, clock)
+        loss = result.loss
+        if method.entropy > 0:
+            loss = loss + method.entropy * entropy_penalty(result.logits, method.entropy_form)
     for group in state.optimiser.param_groups:
         group["lr"] = lr
     state.optimiser.zero_grad()
-    result.loss.backward()
+    loss.backward()
     if budget.gradient_clip is not None:
         parameters = [p for group in state.optimiser.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
     state.optimiser.step()
     hits = (result.logits.detach().argmax(-1) == batch.y).sum()
-    totals.add_step(result.loss, hits, len(batch.y), result.weights)
+    totals.add_step(loss, hits, len(batch.y), result.weights)
     state.step_in_epoch += 1
 
 
@@ -248,6 +259,8 @@ def fit(
             if time.monotonic() - kept_at > CHECKPOINT_SECONDS:
                 keep(state)
                 kept_at = time.monotonic()
+        with autocast(budget, state.device):
+            method.finish_epoch(state.networks, task, state.feeds, _clock(state, budget))
         record = _end_epoch(state, budget)
         if not math.isfinite(record.loss):
             msg = (
@@ -259,3 +272,5 @@ def fit(
         observer.finished_epoch(record)
         keep(state)
         kept_at = time.monotonic()
+    # After the last checkpoint, so that a run resumed from it comes here too, and once.
+    method.finish(state.networks)

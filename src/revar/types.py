@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from revar.nets.base import Classifier
 from revar.nets.normalise import Normalise
-from revar.nets.scorer import Scorer
 from revar.stochastic import DropoutPasses
 
 
@@ -52,7 +51,10 @@ class Task:
 
     def losses(self, logits: Tensor, batch: Batch) -> Tensor:
         """Cross-entropy of each example times its weight and that of its class, [n]."""
-        losses = F.cross_entropy(logits, batch.y, reduction="none")
+        return self.weighted(F.cross_entropy(logits, batch.y, reduction="none"), batch)
+
+    def weighted(self, losses: Tensor, batch: Batch) -> Tensor:
+        """Any [n] losses times the weight of each example and that of its class."""
         if self.class_weights is not None:
             losses = losses * losses.new_tensor(self.class_weights)[batch.y]
         return losses if batch.weight is None else losses * batch.weight
@@ -64,24 +66,37 @@ class Networks(nn.Module):
     Attributes:
         normalise: stored values to network inputs.
         classifier: f.
-        scorer: g, for methods that learn one.
+        scorer: what the outer level learns, for bilevel methods: ReVaR's g, a weight net.
+        heads: what a method learns beside the class logits, on the features of f.
+        memory: what a method remembers of single training examples, as buffers. It is part of
+            a checkpoint, and not of the trained model.
         sampler: how to take dropout passes of f; ``None`` for a net without dropout.
     """
 
-    scorer: Scorer | None
+    scorer: nn.Module | None
+    heads: nn.Module | None
+    memory: nn.Module | None
 
     def __init__(
         self,
         normalise: Normalise,
         classifier: Classifier,
-        scorer: Scorer | None = None,
+        scorer: nn.Module | None = None,
         sampler: DropoutPasses | None = None,
+        heads: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.normalise = normalise
         self.classifier = classifier
         self.scorer = scorer
+        self.heads = heads
+        self.memory = None
         self.sampler = sampler
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """The weights and statistics of the trained model, without the memory."""
+        state = self.state_dict()
+        return {name: v for name, v in state.items() if not name.startswith("memory.")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +154,32 @@ class Feeds(Protocol):
     """Where a method takes batches from that are not training batches."""
 
     @property
+    def train_size(self) -> int:
+        """Examples in the training split."""
+
+    @property
+    def train_labels(self) -> Tensor:
+        """[train_size] class numbers."""
+
+    @property
     def meta_size(self) -> int:
         """Examples in the meta set."""
+
+    @property
+    def unlabelled_size(self) -> int:
+        """Unlabelled inputs."""
+
+    def train_at(self, index: Tensor) -> Batch:
+        """Training examples by their positions, not augmented."""
 
     def meta(self, count: int) -> Batch:
         """The next examples of the meta set, all different if it has that many."""
 
+    def meta_at(self, index: Tensor) -> Batch:
+        """Examples of the meta set by their positions."""
+
     def unlabelled(self, count: int) -> Tensor:
         """The next unlabelled inputs, normalised."""
+
+    def unlabelled_at(self, index: Tensor) -> Tensor:
+        """Unlabelled inputs by their positions, normalised."""

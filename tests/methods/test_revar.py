@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import support.feeds
 from revar.data.source import Part, Source
 from revar.errors import InputError
 from revar.fitting import build_networks
@@ -18,55 +19,26 @@ from revar.methods.base import Plan
 from revar.methods.erm import ERM
 from revar.methods.revar import ReVaR
 from revar.methods.reweighting import linear_surrogate, normalise_weights, proximal_surrogate
-from revar.nets.base import Dropout
+from revar.nets.base import Dropout, DropoutPlacement
 from revar.nets.scorer import Evidence, EvidenceScorer, top_log_odds
 from revar.preparation import prepare
 from revar.recipe import Recipe
 from revar.stochastic import variance
-from revar.types import Batch, Clock, Networks, Task
+from revar.types import Batch, Networks
+from support.feeds import CLOCK, TASK, FixedFeeds
 from support.problems import blobs, fit, source
 
-TASK = Task(n_classes=3, input_shape=(4,))
-CLOCK = Clock(step=50, total=100, steps_per_epoch=10, lr=0.1)
 
-
-@dataclass
-class FixedFeeds:
-    """Always the same meta batch, and a record of what was asked for."""
-
-    x: Tensor
-    y: Tensor
-    x_unlabelled: Tensor
-    asked: list[str] = field(default_factory=list)
-
-    @property
-    def meta_size(self) -> int:
-        return len(self.x)
-
-    def meta(self, count: int) -> Batch:
-        self.asked.append(f"meta {count}")
-        return Batch(self.x[:count], self.y[:count], torch.arange(count))
-
-    def unlabelled(self, count: int) -> Tensor:
-        self.asked.append(f"unlabelled {count}")
-        return self.x_unlabelled[:count]
-
-
-def small(method: ReVaR, placement: str = "head") -> tuple[Networks, Batch, FixedFeeds]:
-    """Networks in float64 with a U-Score that has already moved, and batches."""
-    dropout = Dropout(rate=0.4, placement=placement)  # type: ignore[arg-type]
-    recipe = Recipe(method=method, backbone="mlp", dropout=dropout)
-    networks = build_networks(recipe, TASK, torch.zeros(2, 4), None, torch.device("cpu")).double()
-    torch.manual_seed(3)
+def small(
+    method: ReVaR, placement: DropoutPlacement = "head"
+) -> tuple[Networks, Batch, FixedFeeds]:
+    """Networks with a U-Score that has already moved, and batches."""
+    networks, batch, feeds = support.feeds.small(method, placement)
     assert networks.scorer is not None
     with torch.no_grad():
         for p in networks.scorer.parameters():
             p.add_(0.3 * torch.randn_like(p))
-    x, y = torch.randn(12, 4).double(), torch.randint(0, 3, (12,))
-    feeds = FixedFeeds(
-        torch.randn(16, 4).double(), torch.randint(0, 3, (16,)), torch.randn(16, 4).double()
-    )
-    return networks, Batch(x, y, torch.arange(12)), feeds
+    return networks, batch, feeds
 
 
 def naive_hypergradient(
@@ -200,15 +172,15 @@ def test_held_out_candidates_are_never_aligned_with_their_own_gradient() -> None
 
 def test_during_the_warm_up_the_loss_is_that_of_erm() -> None:
     method = ReVaR()
-    networks, batch, _ = small(method)
+    networks, batch, feeds = small(method)
     early = replace(CLOCK, step=7)  # 100 / 12 rounds to 8
     torch.manual_seed(0)
-    result = method.loss(networks, TASK, batch, early)
+    result = method.loss(networks, TASK, batch, feeds, early)
     torch.manual_seed(0)
-    assert torch.equal(result.loss, ERM().loss(networks, TASK, batch, early).loss)
+    assert torch.equal(result.loss, ERM().loss(networks, TASK, batch, feeds, early).loss)
     assert result.weights is None
     assert not method.outer_due(replace(CLOCK, step=5))
-    assert method.loss(networks, TASK, batch, replace(CLOCK, step=8)).weights is not None
+    assert method.loss(networks, TASK, batch, feeds, replace(CLOCK, step=8)).weights is not None
 
 
 def test_weights_are_normalised_as_asked() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,24 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
+from scipy.integrate import quad
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
+from revar import metrics
 from revar.errors import UndefinedMetricWarning
 from revar.metrics import (
     accuracy_at_coverage,
+    accuracy_rejection_curve,
     auarc,
     augrc,
     aurc,
+    coverage_at_risk,
+    curve_figures,
     e_aurc,
+    failure_aupr,
     failure_auroc,
+    fpr_at_tpr,
+    normalised_auarc,
     risk_coverage_curve,
 )
 from support.orders import (
@@ -30,8 +38,12 @@ from support.orders import (
     auarc_of,
     augrc_of,
     aurc_of,
+    auroc_of,
+    kept_rows,
     mean_over,
+    normalised_auarc_of,
     risk_of_first,
+    rows_between,
 )
 from support.properties import FEW, PROPERTY, Bools, Floats, scored_rows
 
@@ -42,8 +54,27 @@ def at_70_percent(uncertainty: Any, correct: Any) -> float:
     return accuracy_at_coverage(uncertainty, correct, 0.7)
 
 
-CURVE_FIGURES: list[Figure] = [auarc, aurc, e_aurc, augrc, at_70_percent]
-ALL_FIGURES: list[Figure] = [*CURVE_FIGURES, failure_auroc]
+def at_a_fifth_of_risk(uncertainty: Any, correct: Any) -> float:
+    return coverage_at_risk(uncertainty, correct, 0.2)
+
+
+def middle_auarc(uncertainty: Any, correct: Any) -> float:
+    return auarc(uncertainty, correct, coverage=(0.25, 0.8))
+
+
+def middle_augrc(uncertainty: Any, correct: Any) -> float:
+    return augrc(uncertainty, correct, coverage=(0.25, 0.8))
+
+
+def fpr_at_80(uncertainty: Any, correct: Any) -> float:
+    return fpr_at_tpr(uncertainty, correct, tpr=0.8)
+
+
+CURVE_FIGURES: list[Figure] = [
+    auarc, aurc, e_aurc, augrc, at_70_percent, at_a_fifth_of_risk, middle_auarc, middle_augrc,
+]  # fmt: skip
+NEED_BOTH: list[Figure] = [failure_auroc, failure_aupr, fpr_at_80, normalised_auarc]
+ALL_FIGURES: list[Figure] = [*CURVE_FIGURES, *NEED_BOTH]
 
 
 def mixed(correct: Bools) -> bool:
@@ -52,7 +83,7 @@ def mixed(correct: Bools) -> bool:
 
 
 def defined(figure: Figure, correct: Bools) -> bool:
-    return figure is not failure_auroc or mixed(correct)
+    return figure not in NEED_BOTH or mixed(correct)
 
 
 # By hand --------------------------------------------------------------------------------------
@@ -82,6 +113,14 @@ BY_HAND_TIED = [0.1, 0.2, 0.2, 0.4], [True, False, True, False]
         (augrc, 3 / 16),
         (failure_auroc, 3 / 4),
         (at_70_percent, 1 / 2),  # floor(2.8) = 2 rows are kept
+        # Best AURC 5/24, random 1/2, ours 1/3: (1/2 - 1/3) / (1/2 - 5/24).
+        (normalised_auarc, 4 / 7),
+        # From the most uncertain: precision 1 at the first error, 2/3 at the second.
+        (failure_aupr, 5 / 6),
+        (fpr_at_80, 1 / 2),  # both errors must go, and with them the hit between
+        (at_a_fifth_of_risk, 1 / 4),
+        (middle_auarc, (1 / 2 + 2 / 3) / 2),  # k from floor(1) + 1 to floor(3.2)
+        (middle_augrc, (1 / 8 + 1 / 4) / 2),  # two trapezoids
     ],
 )
 def test_figures_by_hand(figure: Figure, expected: float) -> None:
@@ -97,6 +136,12 @@ def test_figures_by_hand(figure: Figure, expected: float) -> None:
         (augrc, 5 / 32),
         (failure_auroc, 7 / 8),
         (at_70_percent, 3 / 4),
+        (normalised_auarc, (1 / 2 - 13 / 48) / (1 / 2 - 5 / 24)),
+        (failure_aupr, 5 / 6),  # ties are rejected together: 1, then 2 of 3
+        (fpr_at_80, 1 / 2),
+        (at_a_fifth_of_risk, 1 / 4),
+        (middle_auarc, (3 / 4 + 2 / 3) / 2),
+        (middle_augrc, (1 / 16 + 3 / 16) / 2),
     ],
 )
 def test_figures_with_a_tie_by_hand(figure: Figure, expected: float) -> None:
@@ -107,6 +152,10 @@ def test_curve_by_hand() -> None:
     curve = risk_coverage_curve(*BY_HAND_TIED)
     np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1.0], rtol=0, atol=0)
     np.testing.assert_allclose(curve.risk, [0, 1 / 4, 1 / 3, 1 / 2], rtol=0, atol=1e-15)
+    assert curve.threshold.tolist() == [0.1, 0.2, 0.2, 0.4]
+    rejection = accuracy_rejection_curve(*BY_HAND_TIED)
+    np.testing.assert_allclose(rejection.rejection, [0.75, 0.5, 0.25, 0.0], rtol=0, atol=0)
+    np.testing.assert_allclose(rejection.accuracy, [1, 3 / 4, 2 / 3, 1 / 2], rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("hit", [True, False])
@@ -122,11 +171,12 @@ def test_one_row_has_figures(hit: bool) -> None:
 
 
 def small_cases(largest: int) -> Iterator[tuple[tuple[int, ...], tuple[bool, ...]]]:
-    """All patterns of three uncertainties and of hits, up to this many rows."""
+    """All sets of rows with three uncertainties, up to this many, in an order that is none."""
+    kinds = list(product(range(3), (False, True)))
     for n in range(1, largest + 1):
-        for scores in product(range(3), repeat=n):
-            for hits in product((False, True), repeat=n):
-                yield scores, hits
+        for rows in combinations_with_replacement(kinds, n):
+            scores, hits = zip(*rows[1::2], *rows[::2], strict=True)
+            yield scores, hits
 
 
 def assert_equal_to_brute_force(uncertainty: Any, correct: Any) -> None:
@@ -148,6 +198,14 @@ def assert_equal_to_brute_force(uncertainty: Any, correct: Any) -> None:
         assert curve.risk[kept - 1] == pytest.approx(risk, abs=1e-14)
         at = accuracy_at_coverage(uncertainty, correct, kept / n)
         assert at == pytest.approx(1 - risk, abs=1e-14)
+    rejection = accuracy_rejection_curve(uncertainty, correct)
+    assert rejection.rejection.tolist() == (1 - curve.coverage).tolist()
+    assert rejection.accuracy.tolist() == (1 - curve.risk).tolist()
+    if mixed(np.array(correct)):
+        expected = float(mean_over(orders, auroc_of))
+        assert failure_auroc(uncertainty, correct) == pytest.approx(expected, abs=1e-14)
+        expected = float(normalised_auarc_of(uncertainty, correct))
+        assert normalised_auarc(uncertainty, correct) == pytest.approx(expected, abs=1e-13)
 
 
 def test_figures_are_the_mean_over_every_order_of_ties_for_all_cases_up_to_four_rows() -> None:
@@ -160,6 +218,63 @@ def test_figures_are_the_mean_over_every_order_of_ties_for_all_cases_up_to_four_
 def test_figures_are_the_mean_over_every_order_of_ties(rows: tuple[Floats, Bools]) -> None:
     uncertainty, correct = rows
     assert_equal_to_brute_force(uncertainty.tolist(), correct.tolist())
+
+
+INTERVALS = [
+    (Fraction(low), Fraction(high))
+    for low, high in [
+        ("0", "1/2"), ("1/2", "1"), ("1/4", "3/4"), ("1/3", "1"), ("0", "1/100"), ("0.35", "0.8"),
+        ("0.99", "1"),
+    ]
+]  # fmt: skip
+
+
+def assert_parts_equal_to_brute_force(uncertainty: Any, correct: Any) -> None:
+    orders, n = allowed_orders(uncertainty, correct), len(correct)
+    for low, high in INTERVALS:
+        among = rows_between(low, high, n)
+        coverage = (float(low), float(high))
+        expected_at = 1 - mean_over(orders, partial(risk_of_first, kept=kept_rows(high, n)))
+        at = accuracy_at_coverage(uncertainty, correct, float(high))
+        assert at == pytest.approx(float(expected_at), abs=1e-14)
+        if not among:
+            with pytest.raises(ValueError, match="no example lies between the coverages"):
+                auarc(uncertainty, correct, coverage=coverage)
+            continue
+        for ours, theirs in ((auarc, auarc_of), (aurc, aurc_of), (augrc, augrc_of)):
+            expected = mean_over(orders, partial(theirs, among=among))
+            value = ours(uncertainty, correct, coverage=coverage)
+            assert value == pytest.approx(float(expected), abs=1e-14)
+        # Of all rows every order is alike.
+        if mixed(np.array(correct)) and list(among) != [n]:
+            expected = normalised_auarc_of(uncertainty, correct, among)
+            value = normalised_auarc(uncertainty, correct, coverage=coverage)
+            assert value == pytest.approx(float(expected), abs=1e-13)
+
+
+def test_parts_of_areas_are_the_mean_over_every_order_for_all_cases_up_to_three_rows() -> None:
+    for uncertainty, correct in small_cases(3):
+        assert_parts_equal_to_brute_force(uncertainty, correct)
+
+
+@FEW
+@given(scored_rows(min_size=4, max_size=6, levels=1))
+def test_parts_of_areas_are_the_mean_over_every_order(rows: tuple[Floats, Bools]) -> None:
+    uncertainty, correct = rows
+    assert_parts_equal_to_brute_force(uncertainty.tolist(), correct.tolist())
+
+
+@PROPERTY
+@given(scored_rows(min_size=3), st.integers(1, 29))
+def test_parts_of_an_area_make_up_the_whole(rows: tuple[Floats, Bools], cut: int) -> None:
+    uncertainty, correct = rows
+    n = len(correct)
+    k = 1 + cut % (n - 1)
+    for figure in (auarc, aurc, augrc):
+        low = figure(uncertainty, correct, coverage=(0.0, k / n))
+        high = figure(uncertainty, correct, coverage=(k / n, 1.0))
+        whole = figure(uncertainty, correct)
+        assert (k * low + (n - k) * high) / n == pytest.approx(whole, abs=1e-14)
 
 
 # Identities -----------------------------------------------------------------------------------
@@ -198,6 +313,88 @@ def test_failure_auroc_counts_pairs(rows: tuple[Floats, Bools]) -> None:
 
 
 @PROPERTY
+@given(scored_rows(min_size=2).filter(lambda rows: mixed(rows[1])))
+def test_failure_aupr_and_fpr_are_scikit_learns(rows: tuple[Floats, Bools]) -> None:
+    uncertainty, correct = rows
+    expected = average_precision_score(~correct, uncertainty)
+    assert failure_aupr(uncertainty, correct) == pytest.approx(expected, abs=1e-14)
+    fprs, tprs, _ = roc_curve(~correct, uncertainty, drop_intermediate=False)
+    for tpr in (0.01, 0.5, 0.8, 0.95, 1.0):
+        expected = fprs[tprs >= tpr - 1e-12].min()
+        assert fpr_at_tpr(uncertainty, correct, tpr=tpr) == pytest.approx(expected, abs=1e-14)
+
+
+@PROPERTY
+@given(scored_rows(), st.integers(0, 20))
+def test_coverage_at_risk_is_the_best_of_all_thresholds(
+    rows: tuple[Floats, Bools], twentieths: int
+) -> None:
+    uncertainty, correct = rows
+    best = 0.0
+    for threshold in uncertainty:
+        kept = correct[uncertainty <= threshold]
+        if Fraction(int((~kept).sum()), len(kept)) <= Fraction(twentieths, 20):
+            best = max(best, len(kept) / len(correct))
+    assert coverage_at_risk(uncertainty, correct, twentieths / 20) == best
+
+
+def at_distinct_thresholds(uncertainty: Floats, correct: Bools) -> tuple[Floats, Floats]:
+    """Coverage, and errors among the kept / n, wherever a threshold can be put."""
+    kept = uncertainty[None, :] <= np.unique(uncertainty)[:, None]
+    return kept.mean(axis=1), (kept & ~correct).mean(axis=1)
+
+
+@PROPERTY
+@given(scored_rows())
+def test_augrc_is_trapezoids_between_distinct_thresholds(rows: tuple[Floats, Bools]) -> None:
+    """As in fd-shifts: the generalised risk is linear along ties, so these are no exception."""
+    coverage, generalised = at_distinct_thresholds(*rows)
+    area = np.trapezoid(np.r_[0.0, generalised], np.r_[0.0, coverage])
+    assert augrc(*rows) == pytest.approx(float(area), abs=1e-14)
+
+
+@PROPERTY
+@given(st.lists(st.booleans(), min_size=1, max_size=30))
+def test_aurc_differs_from_trapezoids_by_half_a_step_of_its_ends(hits: list[bool]) -> None:
+    """As in fd-shifts, without ties: trapezoids, and the first risk down to coverage 0."""
+    correct = np.array(hits)
+    n = len(correct)
+    coverage, generalised = at_distinct_thresholds(np.arange(n, dtype=np.float64), correct)
+    risk = generalised / coverage
+    area = float(np.trapezoid(np.r_[risk[0], risk], np.r_[0.0, coverage]))
+    expected = area - (risk[0] - risk[-1]) / (2 * n)
+    assert aurc(np.arange(n), correct) == pytest.approx(expected, abs=1e-14)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9, 0.99])
+def test_asymptotic_oracle_is_the_area_of_its_curve(rate: float) -> None:
+    """All hits first: the risk at coverage c is (c - (1 - e)) / c beyond 1 - e, 0 before."""
+    area, _ = quad(lambda c: (c - (1 - rate)) / c, 1 - rate, 1, epsabs=1e-13)
+    n = 1000
+    correct = np.arange(n) >= round(rate * n)
+    uncertainty = np.random.default_rng(0).random(n)
+    value = e_aurc(uncertainty, correct, oracle="asymptotic")
+    assert value == pytest.approx(aurc(uncertainty, correct) - area, abs=1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_finite_oracle_tends_to_the_asymptotic_one(rate: float) -> None:
+    gaps = []
+    for n in (10, 100, 1000, 10_000):
+        correct = np.arange(n) >= round(rate * n)
+        gap = e_aurc(np.zeros(n), correct, oracle="asymptotic") - e_aurc(np.zeros(n), correct)
+        gaps.append(n * gap)
+    assert gaps[-1] / 10_000 < 1e-4
+    # The mean over k = 1..n is a right-hand sum of a rising curve: e/2 of a step above the area.
+    assert gaps[-1] == pytest.approx(rate / 2, rel=1e-3)
+
+
+def test_e_aurc_without_hits_is_zero_for_both_oracles() -> None:
+    for oracle in ("finite", "asymptotic"):
+        assert e_aurc([1, 2, 2], [False] * 3, oracle=oracle) == pytest.approx(0.0, abs=1e-15)
+
+
+@PROPERTY
 @given(scored_rows(min_size=2))
 def test_an_order_and_its_reverse_share_the_errors_out(rows: tuple[Floats, Bools]) -> None:
     uncertainty, correct = rows
@@ -213,7 +410,7 @@ def test_an_order_and_its_reverse_share_the_errors_out(rows: tuple[Floats, Bools
 def test_accuracy_at_full_coverage_is_accuracy(rows: tuple[Floats, Bools]) -> None:
     uncertainty, correct = rows
     assert accuracy_at_coverage(uncertainty, correct, 1.0) == correct.mean()
-    assert risk_coverage_curve(uncertainty, correct).risk[-1] == 1 - correct.mean()
+    assert risk_coverage_curve(uncertainty, correct).risk[-1] == (~correct).mean()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -239,7 +436,7 @@ def test_a_hundred_thousand_ties_lose_no_digits() -> None:
     accuracy = float(correct.mean())
     assert auarc(np.zeros(n), correct) == pytest.approx(accuracy, abs=1e-11)
     assert augrc(np.zeros(n), correct) == pytest.approx((1 - accuracy) / 2, abs=1e-11)
-    assert risk_coverage_curve(np.zeros(n), correct).risk[-1] == 1 - correct.sum() / n
+    assert risk_coverage_curve(np.zeros(n), correct).risk[-1] == (~correct).sum() / n
 
 
 # Invariances ----------------------------------------------------------------------------------
@@ -293,8 +490,14 @@ def test_no_order_is_better_than_the_oracle_or_worse_than_its_reverse(
         low, value, high = (figure(s, correct) for s in (oracle, uncertainty, worst))
         assert low - 1e-14 <= value <= high + 1e-14
     assert e_aurc(oracle, correct) == 0.0
-    assert e_aurc(uncertainty, correct) >= -1e-15
+    assert e_aurc(uncertainty, correct) >= 0.0
     if mixed(correct):
+        assert normalised_auarc(oracle, correct) == 1.0
+        assert normalised_auarc(worst, correct) < 0.0
+        assert normalised_auarc(uncertainty, correct) <= 1.0 + 1e-14
+        assert failure_aupr(oracle, correct) == 1.0
+        assert fpr_at_tpr(oracle, correct) == 0.0
+        assert fpr_at_tpr(worst, correct) == 1.0
         assert failure_auroc(oracle, correct) == 1.0
         assert failure_auroc(worst, correct) == 0.0
 
@@ -311,6 +514,9 @@ def test_a_constant_score_is_the_random_order(rows: tuple[Floats, Bools]) -> Non
         assert at == pytest.approx(accuracy, abs=1e-14)
     if mixed(correct):
         assert failure_auroc(constant, correct) == 0.5
+        assert failure_aupr(constant, correct) == pytest.approx(1 - accuracy, abs=1e-14)
+        assert fpr_at_tpr(constant, correct) == 1.0
+        assert normalised_auarc(constant, correct) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_random_scores_are_a_constant_one_on_average() -> None:
@@ -364,16 +570,47 @@ def test_coverage_outside_its_range_is_refused(coverage: float) -> None:
         accuracy_at_coverage([0.1, 0.2], [True, False], coverage)
 
 
+@pytest.mark.parametrize(
+    "coverage", [(0.5, 0.5), (0.6, 0.5), (-0.1, 1.0), (0.0, 1.1), (float("nan"), 1.0)]
+)
+@pytest.mark.parametrize("figure", [auarc, aurc, augrc, normalised_auarc])
+def test_intervals_that_are_none_are_refused(
+    figure: Callable[..., float], coverage: tuple[float, float]
+) -> None:
+    with pytest.raises(ValueError, match=r"coverage is .*: two shares low < high in \[0, 1\]"):
+        figure([0.1, 0.2], [True, False], coverage=coverage)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_other_shares_outside_their_range_are_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=r"max_risk is .* must be in \[0, 1\]"):
+        coverage_at_risk([0.1, 0.2], [True, False], share)
+    with pytest.raises(ValueError, match=r"tpr is .* must be in \(0, 1\]"):
+        fpr_at_tpr([0.1, 0.2], [True, False], tpr=share)
+
+
+def test_unknown_oracle_is_refused() -> None:
+    with pytest.raises(ValueError, match='oracle is "best": it must be finite or asymptotic'):
+        e_aurc([0.1, 0.2], [True, False], oracle="best")  # type: ignore[arg-type]
+
+
 # Arguments ------------------------------------------------------------------------------------
 
-WITH_CURVE: list[Callable[[Any, Any], Any]] = [*ALL_FIGURES, risk_coverage_curve]
+WITH_CURVE: list[Callable[[Any, Any], Any]] = [
+    *ALL_FIGURES, risk_coverage_curve, accuracy_rejection_curve, curve_figures,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("figure", WITH_CURVE)
 def test_nan_is_refused_with_its_row(figure: Callable[[Any, Any], Any]) -> None:
     nan = float("nan")
-    with pytest.raises(ValueError, match="NaN in 2 rows, first in row 1"):
+    with pytest.raises(ValueError, match="NaN in 2 rows: 1, 3"):
         figure([0.1, nan, 0.3, nan], [True, False, True, True])
+
+
+def test_of_many_nan_rows_the_first_are_named() -> None:
+    with pytest.raises(ValueError, match=r"uncertainty is NaN in 7 rows: 0, 1, 2, 3, 4, \.\.\.$"):
+        auarc(np.full(7, np.nan), [True] * 7)
 
 
 @pytest.mark.parametrize("figure", WITH_CURVE)
@@ -419,11 +656,23 @@ def test_lists_arrays_tensors_and_series_give_the_same(figure: Figure) -> None:
         (torch.tensor(uncertainty), torch.tensor(correct)),
         (torch.tensor(uncertainty, requires_grad=True), torch.tensor(correct).float()),
         (pd.Series(uncertainty, index=[9, 8, 7, 6]), pd.Series(correct)),
+        (torch.tensor(uncertainty, dtype=torch.bfloat16), torch.tensor(correct)),
+        (torch.tensor(uncertainty, dtype=torch.float16), torch.tensor(correct).to(torch.uint8)),
+        (np.array(uncertainty, dtype=np.float16), correct),
+        (np.array([1, 2, 2, 4]), correct),
+        (np.array([-3, 0, 0, 100], dtype=np.int8), correct),
     ]
     for form in forms:
         result = figure(*form)
         assert type(result) is float
         assert result == expected
+
+
+def test_precision_is_kept_where_it_tells_scores_apart() -> None:
+    """Equal as float32, not as float64: nothing is cast down."""
+    uncertainty = np.array([0.3, 0.3 + 1e-12])
+    assert failure_auroc(uncertainty, [True, False]) == 1.0
+    assert failure_auroc(uncertainty.astype(np.float32), [True, False]) == 0.5
 
 
 @pytest.mark.parametrize("figure", ALL_FIGURES)
@@ -437,13 +686,70 @@ def test_arguments_are_left_as_they_were(figure: Figure) -> None:
 # Undefined ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+ALIKE = pytest.mark.parametrize(
     ("correct", "reason"), [([True] * 3, "no errors"), ([False] * 3, "nothing right")]
 )
-def test_failure_auroc_of_one_kind_is_nan_and_warns(correct: list[bool], reason: str) -> None:
-    with pytest.warns(UndefinedMetricWarning, match=f"{reason} among 3 examples") as caught:
-        assert np.isnan(failure_auroc([0.1, 0.2, 0.3], correct))
+
+
+@ALIKE
+@pytest.mark.parametrize(
+    ("figure", "name"),
+    [
+        (failure_auroc, "failure AUROC"),
+        (failure_aupr, "failure AUPR"),
+        (fpr_at_tpr, "FPR at 95% TPR"),
+        (normalised_auarc, "normalised AUARC"),
+    ],
+)
+def test_figures_of_one_kind_are_nan_and_warn(
+    figure: Figure, name: str, correct: list[bool], reason: str
+) -> None:
+    message = f"^{name} is undefined: {reason} among 3 examples$"
+    with pytest.warns(UndefinedMetricWarning, match=message) as caught:
+        assert np.isnan(figure([0.1, 0.2, 0.3], correct))
+    assert len(caught) == 1
     assert caught[0].filename == __file__
+
+
+def test_gap_that_no_order_closes_is_nan_and_warns() -> None:
+    """The last tenth of ten rows keeps all of them, in whatever order."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        uncertainty, correct = rng.random(10), rng.permutation(10) < 7
+        message = "every order is alike between the coverages 0.9 and 1.0"
+        with pytest.warns(UndefinedMetricWarning, match=message) as caught:
+            assert np.isnan(normalised_auarc(uncertainty, correct, coverage=(0.9, 1.0)))
+        assert caught[0].filename == __file__
+
+
+@ALIKE
+def test_curve_figures_warn_once(correct: list[bool], reason: str) -> None:
+    message = (
+        "^normalised_auarc, failure_auroc, failure_aupr, fpr_at_95_tpr are undefined: "
+        f"{reason} among 3 examples$"
+    )
+    with pytest.warns(UndefinedMetricWarning, match=message) as caught:
+        figures = curve_figures([0.1, 0.2, 0.3], correct)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert {name for name, value in figures.items() if np.isnan(value)} == {
+        "normalised_auarc", "failure_auroc", "failure_aupr", "fpr_at_95_tpr",
+    }  # fmt: skip
+    assert figures["auarc"] == float(correct[0])
+
+
+@PROPERTY
+@given(scored_rows(min_size=2).filter(lambda rows: mixed(rows[1])))
+def test_curve_figures_are_the_single_ones(rows: tuple[Floats, Bools]) -> None:
+    singles: dict[str, Figure] = {
+        "auarc": auarc, "aurc": aurc, "e_aurc": e_aurc, "augrc": augrc,
+        "normalised_auarc": normalised_auarc, "failure_auroc": failure_auroc,
+        "failure_aupr": failure_aupr, "fpr_at_95_tpr": fpr_at_tpr,
+    }  # fmt: skip
+    assert tuple(singles) == metrics.CURVE_FIGURES
+    figures = curve_figures(*rows)
+    assert figures == {name: single(*rows) for name, single in singles.items()}
+    assert all(type(value) is float for value in figures.values())
 
 
 @pytest.mark.parametrize("figure", CURVE_FIGURES)

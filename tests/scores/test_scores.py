@@ -211,10 +211,10 @@ def test_mcd_scores_like_dropout_entropy_and_predicts_by_the_mean_of_passes() ->
         scores.uncertainty(predictions, "mcd", PLAIN),
         scores.uncertainty(predictions, "dropout_entropy", PLAIN),
     )
-    assert scores.correct(predictions, "mcd").tolist() == [True, False]
+    assert scores.correct(predictions, "mcd", PLAIN).tolist() == [True, False]
     for entry in SCORES:
         if entry.name != "mcd":
-            assert scores.correct(predictions, entry.name).tolist() == [False, False]
+            assert scores.correct(predictions, entry.name, PLAIN).tolist() == [False, False]
 
 
 # By name --------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_dropout_scores_without_passes_say_so(name: str) -> None:
 
 def test_correctness_of_mcd_without_passes_says_so() -> None:
     with pytest.raises(InputError, match="no dropout passes"):
-        scores.correct(of_logits([[1.0, 0.0]], labels=np.array([0])), "mcd")
+        scores.correct(of_logits([[1.0, 0.0]], labels=np.array([0])), "mcd", PLAIN)
 
 
 def test_uscore_without_its_column_says_so() -> None:
@@ -286,7 +286,7 @@ def test_fused_without_what_it_was_fitted_on_says_what_is_missing() -> None:
     predictions, fitted = of_logits([[1.0, 0.0]]), replace(PLAIN, fusion=fusion)
     with pytest.raises(InputError, match="needs dropout_entropy, uscore"):
         scores.uncertainty(predictions, "fused", fitted)
-    assert scores.available(predictions, fitted) == ("softmax", "softmax_entropy")
+    assert scores.available(predictions, fitted) == ("softmax", "softmax_entropy", "own")
 
 
 def test_an_unknown_score_is_refused_with_the_nearest() -> None:
@@ -294,15 +294,41 @@ def test_an_unknown_score_is_refused_with_the_nearest() -> None:
         scores.uncertainty(full(), "sofmax", PLAIN)
 
 
+def test_scores_that_predictions_bring_along_come_after_the_registered() -> None:
+    own = np.array([0.5, 0.25], dtype=np.float32)
+    predictions = of_logits(
+        [[2.0, 0.0], [1.0, 0.0]], labels=np.array([0, 1]), scores={"aps_size": own}
+    )
+    listed = scores.available(predictions, PLAIN)
+    assert listed[:3] == ("softmax", "softmax_entropy", "aps_size")
+    got = scores.uncertainty(predictions, "aps_size", PLAIN)
+    assert got.dtype == np.float64
+    assert got.tolist() == [0.5, 0.25]
+    assert scores.correct(predictions, "aps_size", PLAIN).tolist() == [True, False]
+    with pytest.raises(InputError, match=r'mean "aps_size"\? known: softmax, .*, aps_size$'):
+        scores.uncertainty(predictions, "aps_sise", PLAIN)
+
+
+def test_a_registered_name_is_never_replaced_by_a_score_brought_along() -> None:
+    predictions = of_logits([[2.0, 0.0]], scores={"softmax": np.array([7.0])})
+    assert scores.uncertainty(predictions, "softmax", PLAIN).tolist() == [-2.0]
+    assert scores.available(predictions, PLAIN).count("softmax") == 1
+    # One that cannot be computed is missing, not taken from elsewhere.
+    predictions = of_logits([[2.0, 0.0]], scores={"uscore": np.array([7.0])})
+    with pytest.raises(InputError, match="no U-Score"):
+        scores.uncertainty(predictions, "uscore", PLAIN)
+
+
 def test_available_scores_are_those_that_can_be_computed_in_the_registrys_order() -> None:
     everything = tuple(entry.name for entry in SCORES)
     bare = of_logits([[1.0, 0.0]], labels=np.array([0]))
     with_g = replace(bare, columns={"uscore": np.zeros(1)})
-    assert scores.available(full(), FUSED) == everything
-    assert scores.available(full(), PLAIN) == tuple(n for n in everything if n != "fused")
-    assert scores.available(bare, PLAIN) == ("softmax", "softmax_entropy")
-    assert scores.available(bare, FUSED) == ("softmax", "softmax_entropy", "fused")
-    assert scores.available(with_g, PLAIN) == ("softmax", "softmax_entropy", "uscore")
+    assert scores.available(full(), FUSED) == (*everything, "own")
+    without = tuple(name for name in everything if name != "fused")
+    assert scores.available(full(), PLAIN) == (*without, "own")
+    assert scores.available(bare, PLAIN) == ("softmax", "softmax_entropy", "own")
+    assert scores.available(bare, FUSED) == ("softmax", "softmax_entropy", "fused", "own")
+    assert scores.available(with_g, PLAIN) == ("softmax", "softmax_entropy", "uscore", "own")
     for predictions in (full(), bare, with_g):
         for fitted in (PLAIN, FUSED):
             for name in everything:

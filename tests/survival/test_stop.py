@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from revar import fields
 from revar.commands.train import train
+from revar.recipe import make_method
 from revar.registry import METHODS
 from revar.run import RunFolder
 from revar.training import InterruptedRun
@@ -27,7 +29,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fit(archive: Path, out: Path, method: str, stop_at: int | None = None) -> RunFolder:
     """Three epochs of six steps each."""
-    settings = FAST if method != "erm" else {k: v for k, v in FAST.items() if k != "interval"}
+    known = fields.hints(type(make_method(method)))
+    settings = {k: v for k, v in FAST.items() if k != "interval" or k in known}
     if method == "revar":
         settings = {**settings, "unlabelled": "pooled", "unlabelled_from": "0.5"}
     steps = iter(range(1, 1000))

@@ -44,7 +44,16 @@ def check_unused(path: Path) -> None:
         raise InputError(f'"{path}" exists and is not empty: choose another --out')
 
 
-def check_coverage(coverage: float | None) -> None:
-    """Refuse a coverage that is no share."""
+def check_wish(coverage: float | None, max_risk: float | None, confidence: float) -> None:
+    """Refuse wishes that no threshold can fulfil.
+
+    Raises:
+        InputError: both a coverage and a risk, or one out of its range.
+    """
+    if coverage is not None and max_risk is not None:
+        raise InputError("--coverage and --max-risk cannot go together: give one of them")
     if coverage is not None and not 0.0 < coverage <= 1.0:
-        raise InputError(f"coverage is {coverage}, it must be in (0, 1]")
+        raise InputError(f"--coverage is {coverage}, it must be in (0, 1]")
+    for name, value in (("max-risk", max_risk), ("confidence", confidence)):
+        if value is not None and not 0.0 < value < 1.0:
+            raise InputError(f"--{name} is {value}, it must be in (0, 1)")

@@ -80,5 +80,5 @@ def _curves(folders: dict[str, RunFolder], name: str) -> list[Curve]:
     for label, (method, score) in CURVES.items():
         predictions, fitted = folders[method].predictions(name), folders[method].fitted()
         values = uncertainty(predictions, score, fitted)
-        curves.append(Curve(label, values, correct(predictions, score)))
+        curves.append(Curve(label, values, correct(predictions, score, fitted)))
     return curves

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,10 @@ def evaluate(
     )
     source = load_source(on, reading)
     part = evaluation_part(source)
-    predictions = model.predict(part.x, part.y)
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in Path(on).stem)
+    predictions = replace(model.predict(part.x, part.y), split=f"on-{name}")
     model.claim(part.x, "test")
     result = figures_of(predictions, model.fitted)
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in Path(on).stem)
     note = ""
     try:
         with folder.held():

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
+from revar.calibrators import CALIBRATORS
 from revar.errors import unknown
 from revar.registry import BACKBONES, DATASETS, METHODS, SCORES, Entry
 
-Kind = Literal["methods", "scores", "backbones", "datasets"]
+Kind = Literal["methods", "scores", "calibrators", "backbones", "datasets"]
 _LISTS: dict[str, tuple[Entry, ...]] = {
     "methods": METHODS,
     "scores": SCORES,
+    "calibrators": CALIBRATORS,
     "backbones": BACKBONES,
     "datasets": DATASETS,
 }
@@ -21,7 +23,7 @@ def list_names(kind: str, *, timm: str | None = None) -> list[dict[str, Any]]:
     """What is registered, one object each, with at least ``name`` and ``summary``.
 
     Args:
-        kind: ``methods``, ``scores``, ``backbones`` or ``datasets``.
+        kind: ``methods``, ``scores``, ``calibrators``, ``backbones`` or ``datasets``.
         timm: with ``backbones``: timm's names that match this shell pattern instead of ours.
 
     Raises:

@@ -44,6 +44,8 @@ def predict(
     inputs: str,
     *,
     coverage: float | None = None,
+    max_risk: float | None = None,
+    confidence: float = 0.95,
     skip_unreadable: bool = False,
     device: str = "auto",
 ) -> PredictionTable:
@@ -52,7 +54,10 @@ def predict(
     Args:
         run: the run folder.
         inputs: an image file, a folder of images, an ``.npz`` with ``x`` or a ``.csv`` file.
-        coverage: share of inputs to accept.
+        coverage: share of inputs to accept, or
+        max_risk: share of errors among the accepted that must not be exceeded; by the run's own
+            calibration data.
+        confidence: that it is not.
         skip_unreadable: go on without images that cannot be read, and count them.
         device: ``auto``, ``cpu``, ``cuda``, ...
 
@@ -70,14 +75,15 @@ def predict(
     predictions = model.predict(part.x)
     if not len(predictions):
         raise InputError(f'"{inputs}" holds no rows')
-    threshold, note = _threshold(folder, model, predictions, coverage)
+    threshold, note = _threshold(folder, model, predictions, coverage, max_risk, confidence)
     uncertainty = model.uncertainty(predictions, threshold.score if threshold else None)
     names = part.names or tuple(str(i) for i in range(len(predictions)))
     labels = model.classes.names
     probabilities = predictions.probabilities
+    kept = threshold.accept(uncertainty) if threshold else None
     rows, accepted = [], 0
     for i, number in enumerate(predictions.predicted):
-        keep = threshold is None or bool(uncertainty[i] <= threshold.threshold)
+        keep = kept is None or bool(kept[i])
         accepted += keep
         decided = [names[i], labels[number], str(keep).lower(), f"{uncertainty[i]:.8g}"]
         rows.append(decided + [f"{p:.8g}" for p in probabilities[i]])
@@ -87,23 +93,37 @@ def predict(
 
 
 def _threshold(
-    folder: RunFolder, model: Model, predictions: Predictions, coverage: float | None
+    folder: RunFolder,
+    model: Model,
+    predictions: Predictions,
+    coverage: float | None,
+    max_risk: float | None,
+    confidence: float,
 ) -> tuple[Threshold | None, str]:
     """Which threshold applies, and why."""
     stored = model.threshold
-    if coverage is None:
+    if coverage is None and max_risk is None:
         if stored is None:
-            return None, "no threshold is set, so everything is accepted: give --coverage"
-        note = f"threshold set for a coverage of {stored.wanted:.0%} on {stored.n} examples"
-        return stored, note
+            msg = "no threshold is set, so everything is accepted: give --coverage or --max-risk"
+            return None, msg
+        return stored, f"the threshold of the run: {stored.describe()}"
     score = stored.score if stored else model.fitted.default_score
     if "calibration" in folder.prediction_names():
-        calibration = model.uncertainty(folder.predictions("calibration"), score)
-        found = threshold_for_coverage(calibration, coverage, score=score)
-        return (
-            found,
-            f"threshold for a coverage of {coverage:.0%} on {found.n} calibration examples",
+        calibration = folder.predictions("calibration")
+        if max_risk is not None and calibration.labels is None:
+            msg = "the calibration data of this run has no labels: revar select RUN --on DATA first"
+            raise InputError(msg)
+        found = model.threshold_from(
+            calibration, coverage=coverage, max_risk=max_risk, confidence=confidence, score=score
         )
+        return found, f"from the calibration data of the run: {found.describe()}"
+    if max_risk is not None:
+        msg = (
+            "--max-risk needs labelled calibration data: revar select RUN --on DATA --max-risk "
+            f"{max_risk:g} first"
+        )
+        raise InputError(msg)
+    assert coverage is not None
     found = threshold_for_coverage(model.uncertainty(predictions, score), coverage, score=score)
     note = f"no threshold is stored: the {coverage:.0%} most certain of these inputs are accepted"
     return found, note

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from revar import fields
 from revar.nets.base import Classifier
-from revar.nets.scorer import Scorer
 from revar.types import Batch, Clock, Feeds, Networks, OuterResult, StepResult, Task
 
 
@@ -37,17 +37,54 @@ class Plan:
     unlabelled_size: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much a method may have to remember.
+
+    Attributes:
+        train: training examples.
+        meta: examples in the meta set.
+        unlabelled: unlabelled inputs.
+        n_classes: C.
+        weights: numbers in the classifier's state, parameters and statistics.
+    """
+
+    train: int
+    meta: int
+    unlabelled: int
+    n_classes: int
+    weights: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
     """How to train a classifier that can abstain.
 
-    A subclass is final: to change one, wrap it or add a field.
+    A subclass is final: to change one, add a field.
+
+    Attributes:
+        entropy: beta of the entropy regulariser (Feng et al. 2023), added to the training loss
+            of any method: ``beta * mean_i H(p_i)`` over the class probabilities; 0 leaves it out.
+        entropy_form: ``entropy`` of the probabilities, or ``logits``: what the authors' code
+            computes, ``-sum_c p_c z_c`` with raw logits.
     """
+
+    entropy: float = 0.0
+    entropy_form: Literal["entropy", "logits"] = "entropy"
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        fields.require(self.entropy >= 0, self, "entropy", "not be negative")
+
+    @property
+    def own_score(self) -> str:
+        """The score the method is published with; ``own`` is another name for it."""
+        return "softmax"
 
     @property
     def default_score(self) -> str:
         """The score a run uses unless told otherwise."""
-        return "softmax"
+        return self.own_score
 
     @property
     def orientation(self) -> Literal["high", "low", "auto"]:
@@ -64,6 +101,11 @@ class Method(ABC):
         """Whether unlabelled inputs take part."""
         return False
 
+    @property
+    def transductive(self) -> bool:
+        """Whether it remembers the unlabelled inputs, so that a run predicts them too."""
+        return False
+
     def check(self, plan: Plan) -> None:  # noqa: B027  (most methods fit every run)
         """Refuse a run in which some phase of the method would never start.
 
@@ -71,13 +113,31 @@ class Method(ABC):
             InputError: with the field to change.
         """
 
-    def build_scorer(self, classifier: Classifier, make: MakeClassifier) -> Scorer | None:
-        """A new scorer for this classifier, for methods that learn one."""
+    def build_scorer(self, classifier: Classifier, make: MakeClassifier) -> nn.Module | None:
+        """What the outer level learns, for bilevel methods that learn something there."""
+        return None
+
+    def build_heads(self, classifier: Classifier, n_classes: int) -> nn.Module | None:
+        """What is learned beside the class logits, by the classifier's optimiser."""
+        return None
+
+    def build_memory(self, sizes: Sizes) -> nn.Module | None:
+        """What is remembered of single examples, as buffers of a module."""
         return None
 
     @abstractmethod
-    def loss(self, networks: Networks, task: Task, batch: Batch, clock: Clock) -> StepResult:
-        """The loss of one training batch, to be minimised over the classifier."""
+    def loss(
+        self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
+    ) -> StepResult:
+        """The loss of one training batch, to be minimised over classifier and heads."""
+
+    def finish_epoch(  # noqa: B027  (most methods have nothing to do)
+        self, networks: Networks, task: Task, feeds: Feeds, clock: Clock
+    ) -> None:
+        """What is to be done when every training example was seen once more."""
+
+    def finish(self, networks: Networks) -> None:  # noqa: B027  (most leave the last weights)
+        """What is to be done when the budget is spent, before anything is predicted."""
 
     def columns(
         self,
@@ -87,6 +147,33 @@ class Method(ABC):
         logits: Tensor,
     ) -> dict[str, Tensor]:
         """Extra columns of the predictions, each [n]."""
+        return {}
+
+    def scores(
+        self,
+        networks: Networks,
+        x: Tensor,
+        features: Tensor,
+        logits: Tensor,
+    ) -> dict[str, Tensor]:
+        """The method's own uncertainties by name, each [n], higher is rejected first.
+
+        Args:
+            networks: trained, in evaluation mode.
+            x: [n, ...] normalised inputs.
+            features: of the trunk on x.
+            logits: [n, C] of the head on them.
+        """
+        return {}
+
+    def recall(self, networks: Networks, split: str, logits: Tensor) -> dict[str, Tensor]:
+        """Further scores of examples known from training, by what was remembered, each [n].
+
+        Args:
+            networks: trained, with their memory.
+            split: ``train``, ``meta``, any other part of the data, or ``unlabelled``.
+            logits: [n, C] of all its examples, in its order.
+        """
         return {}
 
 

@@ -7,16 +7,24 @@ are this training with different scores.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from revar.methods.base import Method
-from revar.types import Batch, Clock, Networks, StepResult, Task
+from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class ERM(Method):
     """Minimise the mean loss of the training set."""
 
-    def loss(self, networks: Networks, task: Task, batch: Batch, clock: Clock) -> StepResult:
+    @classmethod
+    def with_entropy(cls) -> Self:
+        """Entropy regularisation on plain training (Feng et al. 2023), ``--method entropy``."""
+        return cls(entropy=0.01)
+
+    def loss(
+        self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
+    ) -> StepResult:
         """``(1/n) sum_i l(y_i, f(x_i))``"""
         logits = networks.classifier(batch.x)
         return StepResult(task.losses(logits, batch).mean(), logits)

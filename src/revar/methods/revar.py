@@ -10,7 +10,7 @@ a U-Score that ranks errors at chance: see docs/design/004-default-u-score.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -124,8 +124,13 @@ class ReVaR(Bilevel):
             default_score="uscore",
         )
 
+    @classmethod
+    def ibr(cls) -> Self:
+        """Instance-based reweighting: the paper's text without the variance term."""
+        return replace(cls.paper(), variance_weight=0.0)
+
     def __post_init__(self) -> None:
-        fields.check(self)
+        super().__post_init__()
         for name in ("passes", "interval"):
             fields.require(getattr(self, name) >= 1, self, name, "be at least 1")
         for name in ("variance_weight", "outer_momentum", "outer_weight_decay"):
@@ -146,6 +151,11 @@ class ReVaR(Bilevel):
                 fields.require(
                     getattr(self, name) is None, self, name, f"be none with scorer={self.scorer}"
                 )
+
+    @property
+    def own_score(self) -> str:
+        """The U-Score."""
+        return "uscore"
 
     @property
     def needs_dropout(self) -> bool:
@@ -204,7 +214,9 @@ class ReVaR(Bilevel):
             load_pretrained(net, Path(self.scorer_pretrained))
         return NetworkScorer(net)
 
-    def loss(self, networks: Networks, task: Task, batch: Batch, clock: Clock) -> StepResult:
+    def loss(
+        self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
+    ) -> StepResult:
         """``(1/n) sum_i w_i l(y_i, f(x_i))``, unweighted during the warm-up."""
         classifier = networks.classifier
         features = classifier.forward_features(batch.x)
@@ -273,7 +285,7 @@ class ReVaR(Bilevel):
         self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor
     ) -> dict[str, Tensor]:
         """``uscore``: the logit of g."""
-        assert networks.scorer is not None
+        assert isinstance(networks.scorer, Scorer)
         evidence = Evidence(x, networks.classifier.embed(features), top_log_odds(logits))
         scored: Scored = networks.scorer(evidence)
         return {"uscore": scored.logit}
@@ -297,7 +309,7 @@ class ReVaR(Bilevel):
 
     def _score(self, networks: Networks, x: Tensor) -> Scored:
         """Run g on inputs, in training mode and differentiable."""
-        assert networks.scorer is not None
+        assert isinstance(networks.scorer, Scorer)
         # Batch norm cannot take its statistics from a single example.
         with mode(networks.scorer, dropout=True, statistics=len(x) < 2):
             scored: Scored = networks.scorer(evidence_for(networks, x))
@@ -316,7 +328,7 @@ class ReVaR(Bilevel):
     @torch.no_grad()
     def _weights(self, networks: Networks, x: Tensor, features: Tensor | None = None) -> Tensor:
         """[n] weights of a training batch; features of the training pass are used if given."""
-        assert networks.scorer is not None
+        assert isinstance(networks.scorer, Scorer)
         with mode(networks.scorer, dropout=False, statistics=True):
             return self._as_weights(networks.scorer(evidence_for(networks, x, features)))
 

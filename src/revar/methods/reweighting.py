@@ -8,8 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from revar.bilevel import Losses, Objective
+from revar import fields
+from revar.bilevel import Losses, Objective, Strategy
 from revar.functional import Params, at_least_single, call, mode
+from revar.methods.base import Method
 from revar.nets.scorer import Evidence, NetworkScorer, top_log_odds
 from revar.stochastic import Space, variance
 from revar.types import Batch, Networks, Task
@@ -144,3 +146,49 @@ class MetaObjective:
             return self.variance_weight * variance(samples, self.space).mean()
 
         return objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reweighting(Method):
+    """What MWN, L2R and FSR share: a meta-loss, and selection by Monte-Carlo dropout.
+
+    Their weights need a label or belong to a training batch, so they cannot score new inputs;
+    the ReVaR paper selects with dropout for all three.
+
+    Attributes:
+        variance_weight: lambda of the dropout variance in the meta-loss [0]; the ReVaR paper's
+            "VarMin" rows have it.
+        variance_space: ``softmax`` or ``logits``.
+        passes: T [10 in the ReVaR paper].
+        engine: strategy for the alignments; all give the same numbers.
+    """
+
+    variance_weight: float = 0.0
+    variance_space: Space = "softmax"
+    passes: int = 10
+    engine: Strategy = "forward_mode"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fields.require(self.variance_weight >= 0, self, "variance_weight", "not be negative")
+        fields.require(self.passes >= 1, self, "passes", "be at least 1")
+
+    @property
+    def own_score(self) -> str:
+        """Monte-Carlo dropout."""
+        return "mcd"
+
+    @property
+    def needs_dropout(self) -> bool:
+        """The variance term does."""
+        return self.variance_weight > 0
+
+    @property
+    def meta_objective(self) -> MetaObjective:
+        """Cross-entropy of the deterministic pass, plus the dropout variance if asked for."""
+        return MetaObjective(
+            passes=self.passes,
+            variance_weight=self.variance_weight,
+            space=self.variance_space,
+            prediction="deterministic",
+        )

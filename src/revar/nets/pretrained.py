@@ -50,12 +50,19 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def load_pretrained(net: nn.Module, path: Path) -> None:
     """Copy every tensor of the file that fits the network; a head of another size is left new.
 
+    Tensors are matched by their names. A torch checkpoint under other names fits too if it holds
+    tensors of the same kinds and shapes in the same order, as published weights of our own
+    networks do. (A ``.safetensors`` file does not keep the order.)
+
     Raises:
         InputError: fewer than half of the network's values are in the file.
     """
     tensors, own = read_weights(path), net.state_dict()
     fitting = {k: v for k, v in tensors.items() if k in own and own[k].shape == v.shape}
-    found, total = (sum(own[k].numel() for k in names) for names in (fitting, own))
+    total = _values(own)
+    if _values(fitting) < total / 2:
+        fitting = _by_order(tensors, own) or fitting
+    found = _values(fitting)
     if found < total / 2:
         msg = (
             f'"{path}" fits {found:,} of the {total:,} values of {type(net).__name__}: '
@@ -63,3 +70,28 @@ def load_pretrained(net: nn.Module, path: Path) -> None:
         )
         raise InputError(msg)
     net.load_state_dict(fitting, strict=False)
+
+
+def _values(tensors: dict[str, Tensor]) -> int:
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
+def _by_order(tensors: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors under our names, if all but those of the last layer fit in their order."""
+    # Older files lack these counters, which nothing depends on.
+    theirs, ours = (
+        [name for name in names if not name.endswith("num_batches_tracked")]
+        for names in (tensors, own)
+    )
+    if not ours or [_kind(name) for name in theirs] != [_kind(name) for name in ours]:
+        return {}
+    head = ours[-1].rpartition(".")[0]
+    pairs = dict(zip(ours, theirs, strict=True))
+    fitting = {k: tensors[v] for k, v in pairs.items() if tensors[v].shape == own[k].shape}
+    trunk = (name for name in ours if name.rpartition(".")[0] != head)
+    return fitting if all(name in fitting for name in trunk) else {}
+
+
+def _kind(name: str) -> str:
+    """weight, bias, running_mean, ..."""
+    return name.rpartition(".")[2]

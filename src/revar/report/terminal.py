@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-_DEFAULT_NOTE = "all in %; * the score this method uses unless told otherwise"
+_DEFAULT_NOTE = "all in %; * used unless told otherwise; + published with the method"
 
 
 def _percent(value: float | None) -> str:
@@ -29,12 +29,14 @@ def evaluation_table(title: str, figures: Mapping[str, Any]) -> Table:
     scores = figures["scores"]
     best = max(values["auarc"] for values in scores.values())
     for name, values in scores.items():
+        if name == "own":
+            continue
         cells = [_percent(values[k]) for k in shown]
         cells += [_percent(values["accuracy_at_coverage"][c]) for c in coverages]
         if values["auarc"] == best:
             cells[0] = f"[bold]{cells[0]}[/bold]"
-        default = " *" if name == figures["default_score"] else ""
-        table.add_row(f"{name}{default}", *cells)
+        marks = "*" * (name == figures["default_score"]) + "+" * (name == figures["own_score"])
+        table.add_row(f"{name} {marks}".strip(), *cells)
     table.caption = _DEFAULT_NOTE
     return table
 
@@ -59,7 +61,8 @@ def auarc_table(
     }
     rows: list[str] = []
     for method, name in columns:
-        rows += [score for score in figures[method][name]["scores"] if score not in rows]
+        there = figures[method][name]["scores"]
+        rows += [score for score in there if score not in rows and score != "own"]
     for score in rows:
         cells = []
         for method, name in columns:

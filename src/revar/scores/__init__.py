@@ -5,20 +5,29 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from revar.errors import unknown
 from revar.predictions import Predictions
-from revar.registry import SCORES, find, load
+from revar.registry import SCORES, load
 from revar.scores.learned import Fitted
 
 _FITTED = ("uscore", "fused")
 
 
 def uncertainty(predictions: Predictions, name: str, fitted: Fitted) -> NDArray[np.float64]:
-    """The named score of every example.
+    """The named score of every example: of the registry, or one the predictions bring along.
+
+    ``own`` is the one the run's method is published with.
 
     Raises:
         InputError: no such score, or the predictions lack what it needs.
     """
-    function = load(find("score", name, SCORES).target)
+    name = fitted.own if name == "own" else name
+    targets = {entry.name: entry.target for entry in SCORES}
+    if name not in targets:
+        if name not in predictions.scores:
+            raise unknown("score", name, [*targets, *predictions.scores])
+        return predictions.scores[name].astype(np.float64)
+    function = load(targets[name])
     result: NDArray[np.float64] = (
         function(predictions, fitted) if name in _FITTED else function(predictions)
     )
@@ -26,7 +35,7 @@ def uncertainty(predictions: Predictions, name: str, fitted: Fitted) -> NDArray[
 
 
 def available(predictions: Predictions, fitted: Fitted) -> tuple[str, ...]:
-    """The scores these predictions carry, in the registry's order."""
+    """The scores of these predictions: the registry's, in its order, then those brought along."""
     lacking: set[str] = set()
     if predictions.dropout_mean is None:
         lacking |= {"dropout_entropy", "dropout_variance", "mutual_information", "mcd"}
@@ -34,9 +43,13 @@ def available(predictions: Predictions, fitted: Fitted) -> tuple[str, ...]:
         lacking.add("uscore")
     if fitted.fusion is None or lacking & set(fitted.fusion.features):
         lacking.add("fused")
-    return tuple(entry.name for entry in SCORES if entry.name not in lacking)
+    registered = [entry.name for entry in SCORES]
+    own = [name for name in predictions.scores if name not in registered]
+    there = [*(name for name in registered if name not in lacking), *own]
+    return (*there, "own") if fitted.own in there else tuple(there)
 
 
-def correct(predictions: Predictions, name: str) -> NDArray[np.bool_]:
+def correct(predictions: Predictions, name: str, fitted: Fitted) -> NDArray[np.bool_]:
     """Correctness that goes with a score: of the deterministic argmax, but for ``mcd``."""
+    name = fitted.own if name == "own" else name
     return predictions.correct(by_dropout_mean=name == "mcd")

@@ -56,12 +56,14 @@ class Fitted:
         orientation: +1 where a high logit of g is uncertain, -1 where a low one is.
         orientation_note: how that was decided.
         fusion: the model behind ``fused``, if there was a tune split.
+        own: the score the method is published with, for which ``own`` is another name.
     """
 
     default_score: str
     orientation: Literal[1, -1] = 1
     orientation_note: str = ""
     fusion: Fusion | None = None
+    own: str = "softmax"
 
 
 def raw_uscore(predictions: Predictions) -> NDArray[np.float64]:
@@ -218,14 +220,17 @@ def fit_scores(
     tune: Predictions | None,
     *,
     default_score: str,
-    orientation: Literal["high", "low", "auto"],
+    orientation: Literal["high", "low", "auto"] = "high",
+    own: str = "softmax",
 ) -> Fitted:
     """Everything the tune split decides, at once.
 
     Without a tune split nothing is fused, and a run whose default is ``fused`` uses softmax.
     """
     side, note = fit_orientation(tune, orientation)
-    fitted = Fitted(default_score=default_score, orientation=side, orientation_note=note)
+    fitted = Fitted(
+        default_score=default_score, orientation=side, orientation_note=note, own=own
+    )
     if tune is None:
         return replace(fitted, default_score="softmax") if default_score == "fused" else fitted
     return replace(fitted, fusion=fit_fusion(tune, fitted))

@@ -7,10 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta
 
 from revar.errors import InputError
 from revar.metrics import accuracy_at_coverage
-from revar.selection import Threshold, threshold_for_coverage
+from revar.selection import Attainable, threshold_for_coverage
 from support.properties import PROPERTY
 
 # Whole numbers tie often; floats of every size hardly ever.
@@ -33,7 +34,12 @@ coverages = st.one_of(
 )
 def test_by_hand_without_ties(coverage: float, threshold: float, accepted: float) -> None:
     found = threshold_for_coverage([3.0, 1.0, 4.0, 2.0], coverage)
-    assert found == Threshold(threshold=threshold, coverage=accepted, wanted=coverage, n=4)
+    assert found.threshold == threshold
+    assert found.coverage == accepted
+    assert found.wanted == coverage
+    assert found.n == 4
+    assert found.best == Attainable(threshold=threshold, coverage=accepted)
+    assert found.risk is found.risk_bound is found.max_risk is None
 
 
 @pytest.mark.parametrize(
@@ -59,8 +65,8 @@ def test_full_coverage_accepts_the_most_uncertain_by_the_inclusive_rule() -> Non
     assert found.threshold == values.max()
     assert found.inclusive is True
     assert found.coverage == 1.0
-    assert (values <= found.threshold).all()
-    assert not (values < found.threshold).all()
+    assert found.accept(values).all()
+    assert not (values < values.max()).all()
 
 
 def test_the_tiniest_coverage_accepts_one() -> None:
@@ -92,6 +98,31 @@ def test_rounding_does_not_ask_for_one_more(n: int, tenths: int) -> None:
         assert found.coverage == needed / n
 
 
+def test_the_interval_by_order_statistics() -> None:
+    # Without ties the coverage of the 8th of 10 follows Beta(8, 3); the upper end is that of
+    # Beta(9, 2), which holds with ties too.
+    found = threshold_for_coverage(np.arange(10.0), 0.8, confidence=0.9)
+    low, high = found.coverage_interval
+    assert beta.cdf(low, 8, 3) == pytest.approx(0.05)
+    assert beta.cdf(high, 9, 2) == pytest.approx(0.95)
+    # The smallest of n: P(C < c) = 1 - (1 - c)^n.
+    low, _ = threshold_for_coverage(np.arange(10.0), 0.1, confidence=0.9).coverage_interval
+    assert low == pytest.approx(1 - 0.95 ** (1 / 10))
+    # All tied: it may well be everything, and at least what the smallest of 10 says.
+    tied = threshold_for_coverage(np.zeros(10), 0.1, confidence=0.9).coverage_interval
+    assert tied == (pytest.approx(1 - 0.95 ** (1 / 10)), 1.0)
+
+
+@PROPERTY
+@given(uncertainties, coverages, st.floats(0.5, 0.999))
+def test_the_interval_holds_the_observed_coverage(
+    values: list[float], coverage: float, confidence: float
+) -> None:
+    found = threshold_for_coverage(values, coverage, confidence=confidence)
+    low, high = found.coverage_interval
+    assert 0.0 <= low <= found.coverage <= high <= 1.0
+
+
 # Properties -----------------------------------------------------------------------------------
 
 
@@ -102,6 +133,7 @@ def test_at_least_the_wanted_share_is_accepted_and_no_smaller_threshold_does(
 ) -> None:
     found = threshold_for_coverage(values, coverage)
     n = len(values)
+    assert found.threshold is not None
     accepted = sum(value <= found.threshold for value in values)
     assert found.coverage == accepted / n
     assert accepted >= coverage * n - 1e-9
@@ -120,6 +152,8 @@ def test_a_larger_coverage_has_no_smaller_threshold(
 ) -> None:
     low, high = sorted((one, other))
     first, second = threshold_for_coverage(values, low), threshold_for_coverage(values, high)
+    assert first.threshold is not None
+    assert second.threshold is not None
     assert first.threshold <= second.threshold
     assert first.coverage <= second.coverage
 
@@ -140,7 +174,7 @@ def test_the_accepted_have_the_accuracy_of_that_coverage() -> None:
     correct = rng.random(200) > expit_of(values)
     for coverage in (0.1, 0.5, 0.9, 1.0):
         found = threshold_for_coverage(values, coverage)
-        accepted = values <= found.threshold
+        accepted = found.accept(values)
         expected = accuracy_at_coverage(values, correct, coverage)
         assert correct[accepted].mean() == pytest.approx(expected)
 
@@ -152,7 +186,7 @@ def expit_of(values: Any) -> Any:
 def test_coverage_carries_over_to_fresh_data() -> None:
     rng = np.random.default_rng(0)
     found = threshold_for_coverage(rng.normal(size=10_000), 0.8)
-    share = (rng.normal(size=10_000) <= found.threshold).mean()
+    share = found.accept(rng.normal(size=10_000)).mean()
     # Two standard errors of sqrt(0.16 / 10,000) each, added in squares: 0.0057; four are allowed.
     assert share == pytest.approx(0.8, abs=0.023)
 
@@ -184,6 +218,12 @@ def test_no_vector_is_refused(values: Any, shape: str) -> None:
         threshold_for_coverage(values, 0.5)
 
 
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, float("nan")])
+def test_confidence_outside_its_range_is_refused(confidence: float) -> None:
+    with pytest.raises(InputError, match=r"confidence is .* must be in \(0, 1\)"):
+        threshold_for_coverage([1.0, 2.0], 0.5, confidence=confidence)
+
+
 def test_nan_is_refused_and_counted() -> None:
-    with pytest.raises(InputError, match="NaN in 2 rows"):
+    with pytest.raises(InputError, match="uncertainty is NaN in 2 rows: 1, 2"):
         threshold_for_coverage([1.0, float("nan"), float("nan")], 0.5)

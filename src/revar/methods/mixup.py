@@ -1,0 +1,63 @@
+"""Mixup (Zhang, Cisse, Dauphin and Lopez-Paz 2018): trained on pairs of examples and of labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from revar.types import Batch, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """A batch with two labels an example, the first for a share of it.
+
+    Attributes:
+        first: inputs, mixed, with the labels of the larger part.
+        second: the same inputs with the labels of the smaller part.
+        share: [n] of the larger part; ``None`` where nothing is mixed.
+    """
+
+    first: Batch
+    second: Batch
+    share: Tensor | None
+
+    @classmethod
+    def plain(cls, batch: Batch) -> Self:
+        """Nothing mixed."""
+        return cls(batch, batch, None)
+
+    @property
+    def x(self) -> Tensor:
+        """[n, ...] inputs."""
+        return self.first.x
+
+    @property
+    def index(self) -> Tensor:
+        """[n] positions of the larger parts."""
+        return self.first.index
+
+    def losses(self, task: Task, logits: Tensor) -> Tensor:
+        """``share l(y) + (1 - share) l(y')``, [n]."""
+        losses = task.losses(logits, self.first)
+        if self.share is None:
+            return losses
+        return losses.lerp(task.losses(logits, self.second), 1 - self.share.to(losses.dtype))
+
+
+def mix(batch: Batch) -> Mixed:
+    """Mix every example with another one: shares ``1 - u^2 / 2``, u uniform.
+
+    FSR draws them so. A share is one half at least: an example stays itself, more or less, and
+    keeps its place in the memory.
+    """
+    u = torch.rand(len(batch.x), device=batch.x.device)
+    share = 1 - u.square() / 2
+    other = torch.randperm(len(batch.x), device=batch.x.device)
+    factor = share.to(batch.x.dtype).view(-1, *[1] * (batch.x.ndim - 1))
+    x = factor * batch.x + (1 - factor) * batch.x[other]
+    first = replace(batch, x=x)
+    return Mixed(first, replace(first, y=batch.y[other]), share)
