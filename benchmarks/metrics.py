@@ -156,7 +156,7 @@ def fd_shifts_code(arrays: Arrays) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row of the table.
+    """One row of the table; its ratios are to ours that gives at least the same figures.
 
     Attributes:
         bind: arrays to the work that is timed, which answers with its AURC or AUGRC.
@@ -267,9 +267,14 @@ def bootstrap(
     }
     wait_for_quiet(patience)
     start = time.perf_counter()
+    start_busy = time.process_time()
     metrics.compare(scores, arrays.correct, n_resamples=resamples)
-    seconds = time.perf_counter() - start
-    answer.send({"seconds": seconds, "process_bytes": peak_bytes()})
+    found = {
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": time.process_time() - start_busy,
+        "process_bytes": peak_bytes(),
+    }
+    answer.send(found)
 
 
 def apart(target: Callable[..., None], *arguments: Any) -> dict[str, Any]:
@@ -322,31 +327,39 @@ def setting() -> dict[str, Any]:
         "date": f"{datetime.now(tz=UTC):%Y-%m-%d}",
         "processor": model[0] if model else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
-        "load": os.getloadavg()[0],
+        "load_at_start": round(os.getloadavg()[0], 2),
         "numpy": np.__version__,
         **{name: peers.version(name) for name in names if peers.version(name)},
     }
 
 
+HEADS = ("case", "s", "CPU s", "MiB", "process MiB", "ratio", "CPU ratio", "AURC off under ties")
+
+
 def table(found: dict[str, dict[str, Any]], exact: float) -> None:
-    """Ratios into the figures, and one row per case on the screen."""
-    heads = (
-        f"{'s':>9}{'CPU s':>8}{'MiB':>8}{'process':>9}{'v. all':>8}{'v. same':>9}  off under ties"
-    )
-    print(f"{'case':44}{heads}")
+    """Ratios to ours into the figures, and one row per case on the screen, as Markdown."""
+    print("| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
     for name, figures in found.items():
         if "seconds" not in figures:
-            print(f"{name:44} {figures.get('skipped') or 'failed: ' + figures['error']}")
+            reason = figures.get("skipped") or "failed: " + figures["error"]
+            print(f"| {name} | {reason} |" + " |" * (len(HEADS) - 2))
             continue
-        for key, other in (("ratio_to_all", ALL), ("ratio_to_same", CASES[name].against)):
-            figures[key] = figures["seconds"] / found[other]["seconds"]
+        ours = found[CASES[name].against]
+        for key in ("seconds", "cpu_seconds"):
+            figures[f"{key}_ratio"] = figures[key] / ours[key]
         tied = figures["tied_values"].values() if CASES[name].is_aurc else ()
         off = [f"{value - exact:+.1e}" for value in tied]
-        print(
-            f"{name:44}{figures['seconds']:9.3f}{figures['cpu_seconds']:8.3f}"
-            f"{figures['extra_bytes'] / 2**20:8.0f}{figures['process_bytes'] / 2**20:9.0f}"
-            f"{figures['ratio_to_all']:8.2f}{figures['ratio_to_same']:9.2f}  {', '.join(off)}"
+        cells = (
+            name,
+            f"{figures['seconds']:.3f}",
+            f"{figures['cpu_seconds']:.3f}",
+            f"{figures['extra_bytes'] / 2**20:.0f}",
+            f"{figures['process_bytes'] / 2**20:.0f}",
+            f"{figures['seconds_ratio']:.1f}",
+            f"{figures['cpu_seconds_ratio']:.1f}",
+            ", ".join(off),
         )
+        print("| " + " | ".join(cells) + " |", flush=True)
 
 
 def why_not(name: str) -> str | None:
@@ -391,7 +404,7 @@ def main() -> None:
                         measure, case, folder / str(n), tied, options.repeats, options.patience
                     )
                 )
-            print(f"\nN = {n:,}; exact AURC of N = {options.tied_size:,} tied: {exact:.6f}")
+            print(f"\nN = {n:,}; exact AURC of N = {options.tied_size:,} tied: {exact:.6f}\n")
             table(found, exact)
         write(folder / "bootstrap", *examples(options.bootstrap_size))
         print(f"\ncompare, {options.resamples:,} resamples of N = {options.bootstrap_size:,}")
@@ -401,11 +414,14 @@ def main() -> None:
                 bootstrap, count, folder / "bootstrap", options.resamples, options.patience
             )
             results["compare"][f"{count} methods"] = figures
-            print(f"{count} methods: {figures['seconds']:.1f} s, "
-                  f"{figures['process_bytes'] / 2**20:.0f} MiB")  # fmt: skip
+            print(
+                f"{count} methods: {figures['seconds']:.1f} s, CPU {figures['cpu_seconds']:.1f} s, "
+                f"{figures['process_bytes'] / 2**20:.0f} MiB"
+            )
     if options.json is not None:
         heading = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()}
         heading = {k: v for k, v in heading.items() if k not in ("json", "fd_shifts")}
+        heading["load_at_end"] = round(os.getloadavg()[0], 2)
         written = {"setting": {**described, **heading}, "exact_tied_aurc": exact, **results}
         options.json.write_text(json.dumps(written, indent=2) + "\n")
 

@@ -176,20 +176,18 @@ def alignments(problem: OneStep, params: Params, strategy: Strategy = "forward_m
     return Alignments(values, meta_loss)
 
 
-def loss_drop(problem: OneStep, params: Params) -> Tensor:
-    """``l_i(theta) - l_i(theta_hat)``: what the look-ahead does for each training example, [n].
+def losses_after(problem: OneStep, params: Params) -> Tensor:
+    """[n] losses of the candidates at ``theta_hat``; at ``theta`` for weights of ``None``.
 
-    In full precision even under autocast: the drop is small beside the losses. All losses see
-    the same random numbers, those of the caller's next step.
+    In full precision even under autocast, so that losses before and after can be compared: they
+    see the same random numbers, those of the caller's next step.
     """
     device = next(iter(params.values())).device
     with preserved(device) as start, full_precision(params):
         ahead = lookahead(problem.losses, params, problem.weights, problem.lr)
+        start.restore()
         with torch.no_grad():
-            start.restore()
-            before = problem.losses(params)
-            start.restore()
-            return before - problem.losses(ahead)
+            return (problem.candidates or problem.losses)(ahead)
 
 
 def _double_backward(problem: OneStep, params: Params) -> Alignments:

@@ -134,6 +134,16 @@ def train(
     backbone: Annotated[
         str, typer.Option(help="A name of 'revar list backbones', or of timm.")
     ] = "auto",
+    pretrained: Annotated[
+        str | None,
+        typer.Option(help="Start from a file of weights, or 'timm' from those timm has."),
+    ] = None,
+    frozen: Annotated[
+        bool, typer.Option("--freeze", help="With --pretrained: train the last layer only.")
+    ] = False,
+    layer_decay: Annotated[
+        float, typer.Option(help="Learning rate of each layer over that of the next, in (0, 1].")
+    ] = 1.0,
     epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 30,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     target: Annotated[str | None, typer.Option(help="Label column of a .csv.")] = None,
@@ -145,6 +155,16 @@ def train(
     ] = None,
     meta: Annotated[str | None, typer.Option(help="A meta set of its own, as --data.")] = None,
     unlabelled: Annotated[str | None, typer.Option(help="Inputs without labels.")] = None,
+    label_noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Flip training labels, to try a method: symmetric:0.4, asymmetric:0.2, "
+            "asymmetric-cifar10:0.2 or instance:0.2. Test sets and --meta stay clean."
+        ),
+    ] = None,
+    clean_meta: Annotated[
+        bool, typer.Option("--clean-meta", help="Keep --label-noise out of the meta set.")
+    ] = False,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any field of method or budget: --set interval=15."),
@@ -176,9 +196,11 @@ def train(
         try:
             with _watch(method) as observer:
                 run = run_train(
-                    data, folder, method=method, backbone=backbone, epochs=epochs, seed=seed,
+                    data, folder, method=method, backbone=backbone, pretrained=pretrained,
+                    frozen=frozen, layer_decay=layer_decay, epochs=epochs, seed=seed,
                     target=target, group=group, image=image, meta=meta,
-                    unlabelled=unlabelled, skip_unreadable=skip_unreadable,
+                    unlabelled=unlabelled, label_noise=label_noise, clean_meta=clean_meta,
+                    skip_unreadable=skip_unreadable,
                     settings=settings, resume=resume, device=device, observer=observer,
                     stop=signals.stop,
                 )  # fmt: skip

@@ -29,7 +29,7 @@ from revar.model import Model
 from revar.nets.base import Dropout, DropoutPlacement
 from revar.predictions import Predictions
 from revar.progress import Bar, Silent
-from revar.recipe import Budget, Recipe, make_method
+from revar.recipe import Budget, Recipe, Start, make_method
 from revar.run import RunFolder
 from revar.selection import Threshold
 from revar.selection.risk import Procedure
@@ -58,6 +58,9 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: a registered name (``revar list methods``) or a method object.
         backbone: ``auto``, a registered name (``revar list backbones``), a timm name, or any
             ``nn.Module`` of your own, of which a copy is trained.
+        pretrained: a file of weights to start from, or ``timm`` for those timm has.
+        frozen: train the last layer only, of pretrained weights or a module of your own.
+        layer_decay: factor on the learning rate from each layer to the one below.
         epochs: passes over the training data.
         batch_size: ``None`` chooses by the size of the data.
         learning_rate: ``None`` chooses by the optimiser.
@@ -88,6 +91,9 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str | Method = "revar",
         backbone: str | nn.Module = "auto",
         *,
+        pretrained: str | Path | None = None,
+        frozen: bool = False,
+        layer_decay: float = 1.0,
         epochs: int = 30,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -107,6 +113,9 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.method = method
         self.backbone = backbone
+        self.pretrained = pretrained
+        self.frozen = frozen
+        self.layer_decay = layer_decay
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -192,6 +201,11 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             method=method,
             backbone="custom" if isinstance(self.backbone, nn.Module) else self.backbone,
             dropout=Dropout(rate=self.dropout_rate, placement=self.dropout_placement),
+            start=Start(
+                pretrained=None if self.pretrained is None else str(self.pretrained),
+                frozen=self.frozen,
+                layer_decay=self.layer_decay,
+            ),
             budget=Budget(
                 epochs=self.epochs,
                 batch_size=self.batch_size,
@@ -331,6 +345,9 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf = cls(
             recipe.method,
             recipe.backbone if backbone is None else backbone,
+            pretrained=recipe.start.pretrained,
+            frozen=recipe.start.frozen,
+            layer_decay=recipe.start.layer_decay,
             **{
                 name: getattr(recipe.budget, name)
                 for name in (

@@ -20,6 +20,7 @@ from revar.methods.reweighting import WeightNormalisation, normalise_weights
 from revar.model import Model
 from revar.nets.base import Classifier, Dropout
 from revar.nets.build import Backbone
+from revar.nets.finetuning import SAMPLE, TIMM, freeze_trunk, input_statistics, load_start
 from revar.nets.normalise import Normalise
 from revar.predictions import Predictions
 from revar.preparation import Prepared, prepare
@@ -42,7 +43,13 @@ class Keeper(Protocol):
 
 
 def build_networks(
-    recipe: Recipe, task: Task, example: Tensor, module: nn.Module | None, device: torch.device
+    recipe: Recipe,
+    task: Task,
+    example: Tensor,
+    module: nn.Module | None,
+    device: torch.device,
+    *,
+    pretrained: bool = False,
 ) -> Networks:
     """New networks, from the recipe's seed.
 
@@ -52,9 +59,11 @@ def build_networks(
         example: [n, ...] a few stored inputs.
         module: the user's own network, where the backbone is ``custom``.
         device: to build them on.
+        pretrained: with the weights the recipe starts from; else new ones, to be replaced.
 
     Raises:
-        InputError: no such backbone, or the method needs dropout and the net has none.
+        InputError: no such backbone, the method needs dropout and the net has none, or the
+            weights to start from cannot be had or are of another network.
     """
     shape = task.input_shape
 
@@ -64,10 +73,15 @@ def build_networks(
 
     # Built on the CPU, so that every device starts from the same weights.
     with seeded(derive(recipe.seed, "weights"), torch.device("cpu")):
-        backbone = Backbone(recipe.backbone, recipe.dropout, module)
+        from_timm = pretrained and recipe.start.pretrained == TIMM
+        backbone = Backbone(recipe.backbone, recipe.dropout, module, pretrained=from_timm)
         classifier = backbone.build(shape, task.n_classes)
         scorer = recipe.method.build_scorer(classifier, make)
         heads = recipe.method.build_heads(classifier, task.n_classes)
+    if pretrained and recipe.start.file is not None:
+        load_start(classifier, recipe.start.file)
+    if recipe.start.frozen:
+        freeze_trunk(classifier)
     networks = Networks(Normalise(shape), classifier, scorer, heads=heads)
     to_device(networks, device)
     inputs = networks.normalise(example.to(device))
@@ -113,8 +127,12 @@ def fit_prepared(
     budget = recipe.budget
     assert budget.batch_size is not None
     with seeded(derive(recipe.seed, "training"), device), repeatable(budget.deterministic):
-        networks = build_networks(recipe, task, splits["train"].x[:2], module, device)
+        first = splits["train"].x[:SAMPLE]
+        networks = build_networks(recipe, task, first[:2], module, device, pretrained=True)
         networks.normalise.load_state_dict(data.normalise.state_dict())
+        if recipe.start.pretrained is not None:
+            found = input_statistics(networks.classifier, recipe.start.file, first)
+            networks.normalise.load_state_dict(found, strict=False)
         feeds = DataFeeds(
             splits["train"],
             splits["meta"],
@@ -135,7 +153,9 @@ def fit_prepared(
         )
         memory = recipe.method.build_memory(sizes)
         networks.memory = None if memory is None else memory.to(device)
-        state = training.new_state(recipe.method, budget, networks, feeds, device)
+        state = training.new_state(
+            recipe.method, budget, networks, feeds, device, layer_decay=recipe.start.layer_decay
+        )
         if keeper is not None:
             keeper.begin(data, state)
         keep = None if keeper is None else keeper.save

@@ -12,6 +12,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 Params = dict[str, Tensor]
 """Parameters by their dotted name."""
+_FROZEN = "_frozen"
+"""Marks the modules of a frozen network."""
 
 
 class _Part(nn.Module):
@@ -64,18 +66,36 @@ def at_least_single(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
+def freeze(net: nn.Module, but: nn.Module) -> None:
+    """Let no training change a network, except one part of it.
+
+    Its parameters take no gradient, and its batch norm keeps to its running statistics whatever
+    `mode` asks for.
+    """
+    trained = set(but.modules())
+    for module in net.modules():
+        if module not in trained:
+            setattr(module, _FROZEN, True)
+            for parameter in module.parameters(recurse=False):
+                parameter.requires_grad_(False)
+
+
 @contextmanager
 def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> Iterator[None]:
     """Run a network with dropout on or off, normalising by the batch or by its statistics.
 
     ``dropout=True, statistics=True`` is Monte-Carlo dropout: every random layer is on while
     batch norm uses its running statistics. ``statistics=False`` makes batch norm use the batch
-    (and update its running statistics, unless `call` hands it copies). All flags come back.
+    (and update its running statistics, unless `call` hands it copies); where it is frozen it
+    uses its statistics all the same. All flags come back.
     """
     flags = [(module, module.training) for module in net.modules()]
     try:
         for module, _ in flags:
-            module.training = not statistics if isinstance(module, _NormBase) else dropout
+            if isinstance(module, _NormBase):
+                module.training = not statistics and not getattr(module, _FROZEN, False)
+            else:
+                module.training = dropout
         yield
     finally:
         for module, training in flags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
@@ -31,14 +32,31 @@ def learning_rate(budget: Budget, step: int, total: int) -> float:
     return highest
 
 
-def make_optimiser(budget: Budget, parameters: list[nn.Parameter]) -> Optimizer:
-    """The classifier's optimiser; biases and norms are not decayed."""
+def make_optimiser(
+    budget: Budget,
+    parameters: list[nn.Parameter],
+    scales: Mapping[nn.Parameter, float] | None = None,
+) -> Optimizer:
+    """The classifier's optimiser; biases and norms are not decayed.
+
+    Args:
+        budget: resolved.
+        parameters: to be trained.
+        scales: factors on the learning rate; 1 for what is not in it. Each group of parameters
+            keeps its own as ``scale``.
+    """
     rate = budget.learning_rate
     assert rate is not None
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": budget.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
+    scale_of = {p: (scales or {}).get(p, 1.0) for p in parameters}
+    groups = []
+    for scale in sorted(set(scale_of.values())):
+        alike = [p for p in parameters if scale_of[p] == scale]
+        shared = {"lr": rate * scale, "scale": scale}
+        matrices, vectors = [p for p in alike if p.ndim > 1], [p for p in alike if p.ndim <= 1]
+        groups += [
+            {"params": matrices, "weight_decay": budget.weight_decay, **shared},
+            {"params": vectors, "weight_decay": 0.0, **shared},
+        ]
     groups = [group for group in groups if group["params"]]
     if budget.optimiser == "sgd":
         return SGD(groups, lr=rate, momentum=budget.momentum, nesterov=budget.momentum > 0)

@@ -59,8 +59,9 @@ def prepare(recipe: Recipe, source: Source, device: torch.device = CPU) -> Prepa
         device: it will be trained on; data that fits is brought into memory.
 
     Raises:
-        InputError: labels, inputs or sizes that cannot be trained on.
+        InputError: labels, inputs or sizes that cannot be trained on, or no weights to start from.
     """
+    start = recipe.start.resolved()
     train = source.train
     if train.y is None:
         raise InputError("the training data has no labels")
@@ -112,7 +113,10 @@ def prepare(recipe: Recipe, source: Source, device: torch.device = CPU) -> Prepa
     )
     resolved = replace(
         recipe,
-        budget=recipe.budget.resolved(len(splits["train"].x)),
+        budget=recipe.budget.resolved(
+            len(splits["train"].x), gentle=start.pretrained is not None and not start.frozen
+        ),
+        start=start,
         backbone=resolve(recipe.backbone, inputs.shape),
     )
     return Prepared(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from revar import fields
 from revar.errors import InputError, unknown
 from revar.methods.base import Method
 from revar.nets.base import Dropout
+from revar.nets.finetuning import TIMM
 from revar.registry import METHODS, find, load
 from revar.splits import SplitPlan
 
@@ -23,7 +25,8 @@ class Budget:
         epochs: passes over the training split.
         batch_size: ``None`` takes a 16th of the training split, a power of two in 16..128.
         optimiser: of the classifier.
-        learning_rate: at its highest; ``None`` is 0.1 for sgd, 0.002 for adamw.
+        learning_rate: at its highest; ``None`` is 0.1 for sgd, 0.002 for adamw, and a tenth of it
+            where a pretrained trunk is trained on.
         momentum: of sgd (Nesterov).
         weight_decay: of the classifier.
         schedule: ``cosine`` to zero, ``step`` (a tenth after 1/2 and after 3/4), ``constant``.
@@ -70,15 +73,68 @@ class Budget:
             self.workers is None or self.workers >= 0, self, "workers", "not be negative"
         )
 
-    def resolved(self, n_train: int) -> Budget:
-        """The same with nothing left open, for a training split of this size."""
+    def resolved(self, n_train: int, *, gentle: bool = False) -> Budget:
+        """The same with nothing left open, for a training split of this size.
+
+        Args:
+            n_train: examples.
+            gentle: a tenth of the usual learning rate, not to undo what a trunk has learned.
+        """
         batch = self.batch_size
         if batch is None:
             batch = 16
             while batch < 128 and 2 * batch * 16 <= n_train:
                 batch *= 2
-        default_rate = 0.1 if self.optimiser == "sgd" else 0.002
+        default_rate = (0.1 if self.optimiser == "sgd" else 0.002) / (10 if gentle else 1)
         return replace(self, batch_size=batch, learning_rate=self.learning_rate or default_rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What the classifier starts from.
+
+    Attributes:
+        pretrained: ``None`` for new weights; a ``.safetensors`` file or torch state dict; ``timm``
+            for the weights timm has for the backbone, which it takes from a network.
+        frozen: train the head only (and what a method learns beside it). The trunk's batch norm
+            keeps its statistics.
+        layer_decay: factor on the learning rate from each layer of the trunk to the one below;
+            the head learns at the full rate.
+        sha256: of the file; ``None`` is filled in when a run starts.
+    """
+
+    pretrained: str | None = None
+    frozen: bool = False
+    layer_decay: float = 1.0
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        fields.require(0 < self.layer_decay <= 1, self, "layer_decay", "be in (0, 1]")
+        if self.frozen:
+            fields.require(self.layer_decay == 1, self, "layer_decay", "be 1 with a frozen trunk")
+
+    @property
+    def file(self) -> Path | None:
+        """The file, if it starts from one."""
+        return None if self.pretrained in (None, TIMM) else Path(self.pretrained)
+
+    def resolved(self) -> Start:
+        """The same with the checksum of its file.
+
+        Raises:
+            InputError: there is no such file, or it is not the one it was.
+        """
+        if self.file is None:
+            return self
+        if not self.file.is_file():
+            raise InputError(f'no weights file at "{self.file}": give a file, or timm')
+        with self.file.open("rb") as content:
+            found = hashlib.file_digest(content, "sha256").hexdigest()
+        if self.sha256 not in (None, found):
+            msg = f'"{self.file}" has SHA-256 {found}, the recipe was made with {self.sha256}'
+            raise InputError(msg)
+        return replace(self, sha256=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +145,7 @@ class Recipe:
         method: how to train.
         backbone: name of the classifier's network; ``custom`` for a module of the user's.
         dropout: where it sits and how much.
+        start: what the classifier starts from.
         budget: how long and how to optimise.
         splits: what is taken off the training data.
         class_weight: ``balanced``, or a factor per class in the order of the classes, or none.
@@ -99,6 +156,7 @@ class Recipe:
     method: Method
     backbone: str = "auto"
     dropout: Dropout = Dropout()
+    start: Start = Start()
     budget: Budget = Budget()
     splits: SplitPlan = SplitPlan()
     class_weight: Literal["balanced"] | tuple[float, ...] | None = None
@@ -111,10 +169,16 @@ class Recipe:
         fields.check(self)
         fields.require(0 <= self.test_passes != 1, self, "test_passes", "be 0, or 2 and more")
         fields.require(0 <= self.seed < 2**63, self, "seed", "be in [0, 2^63)")
+        start = self.start
+        if start.frozen and start.pretrained is None and self.backbone != "custom":
+            raise InputError("frozen=true without pretrained weights: the trunk would stay random")
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         data: dict[str, Any] = fields.to_json(self)
+        if self.start == Start():
+            # As it was written before there was a choice, so that such runs are still the same.
+            del data["start"]
         return {**data, "method": {"name": method_name(self.method), **data["method"]}}
 
     @classmethod
@@ -133,6 +197,7 @@ class Recipe:
                 key: fields.from_json(kind, values.pop(key))
                 for key, kind in (("dropout", Dropout), ("budget", Budget), ("splits", SplitPlan))
             }
+            nested["start"] = fields.from_json(Start, values.pop("start", {}))
             weights = values.pop("class_weight")
             if isinstance(weights, list):
                 weights = tuple(weights)
@@ -184,7 +249,7 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
     """A recipe with fields replaced by what a user typed: ``{"interval": "5"}``.
 
     A field is looked for in the method, the budget, the dropout (``dropout_rate``,
-    ``dropout_placement``), the splits (``meta_fraction``, ``tune_fraction``) and the recipe.
+    ``dropout_placement``), the start, the splits (``meta_fraction``, ``tune_fraction``) and the recipe.
 
     Raises:
         InputError: no such field, or a value of the wrong type.
@@ -199,6 +264,9 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
         dropout_placement=("dropout", "placement"),
         meta_fraction=("splits", "meta"),
         tune_fraction=("splits", "tune"),
+        pretrained=("start", "pretrained"),
+        frozen=("start", "frozen"),
+        layer_decay=("start", "layer_decay"),
         test_passes=("", "test_passes"),
     )
     # Together, because fields that belong together may be typed in any order.

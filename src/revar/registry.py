@@ -373,6 +373,48 @@ DATASETS: tuple[Entry, ...] = (
         target="revar.data.digits:digits_noisy",
         citation="UCI, through scikit-learn; noise after Xia et al. 2020",
     ),
+    Entry(
+        name="fashion-mnist",
+        summary="70,000 garments of 28x28 px; in the folder REVAR_DATA, see docs/datasets.md",
+        target="revar.data.fashion:fashion_mnist",
+        citation="Xiao et al. 2017",
+    ),
+    Entry(
+        name="cifar10",
+        summary="60,000 photos of 32x32 px; in the folder REVAR_DATA, see docs/datasets.md",
+        target="revar.data.cifar:cifar10",
+        citation="Krizhevsky 2009",
+    ),
+    Entry(
+        name="cifar10n-aggregate",
+        summary="cifar10, train labels by the majority of three people (9 % wrong); REVAR_DATA",
+        target="revar.data.cifar:aggregate",
+        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
+    ),
+    Entry(
+        name="cifar10n-random1",
+        summary="cifar10, train labels by one of three people (17 % wrong); REVAR_DATA",
+        target="revar.data.cifar:random1",
+        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
+    ),
+    Entry(
+        name="cifar10n-random2",
+        summary="cifar10, train labels by another of them (18 % wrong); REVAR_DATA",
+        target="revar.data.cifar:random2",
+        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
+    ),
+    Entry(
+        name="cifar10n-random3",
+        summary="cifar10, train labels by the third of them (18 % wrong); REVAR_DATA",
+        target="revar.data.cifar:random3",
+        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
+    ),
+    Entry(
+        name="cifar10n-worst",
+        summary="cifar10, train labels by any of three who erred (40 % wrong); REVAR_DATA",
+        target="revar.data.cifar:worst",
+        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
+    ),
 )
 
 _E = TypeVar("_E", bound=Entry)

@@ -18,6 +18,7 @@ from revar.feeds import DataFeeds
 from revar.functional import mode
 from revar.methods.base import Bilevel, Method, Plan
 from revar.methods.entropy import entropy_penalty
+from revar.nets.finetuning import layer_rates
 from revar.optimisers import learning_rate, make_optimiser, make_outer
 from revar.recipe import Budget
 from revar.types import Batch, Clock, Networks, Task
@@ -121,9 +122,23 @@ class TrainingState:
 
 
 def new_state(
-    method: Method, budget: Budget, networks: Networks, feeds: DataFeeds, device: torch.device
+    method: Method,
+    budget: Budget,
+    networks: Networks,
+    feeds: DataFeeds,
+    device: torch.device,
+    *,
+    layer_decay: float = 1.0,
 ) -> TrainingState:
     """The state before the first step.
+
+    Args:
+        method: how to train.
+        budget: resolved.
+        networks: new, or started from trained weights; frozen parts are left alone.
+        feeds: of batches.
+        device: where they are.
+        layer_decay: factor on the learning rate from each layer of the trunk to the one below.
 
     Raises:
         InputError: some phase of the method would never start.
@@ -137,7 +152,8 @@ def new_state(
     method.check(plan)
     learners = [networks.classifier, *([networks.heads] if networks.heads is not None else [])]
     parameters = [p for net in learners for p in net.parameters() if p.requires_grad]
-    optimiser = make_optimiser(budget, parameters)
+    scales = layer_rates(networks.classifier, layer_decay) if layer_decay < 1 else None
+    optimiser = make_optimiser(budget, parameters, scales)
     outer = None
     if isinstance(method, Bilevel) and networks.scorer is not None:
         outer = make_outer(method.outer, list(networks.scorer.parameters()))
@@ -184,7 +200,7 @@ def train_step(
         if method.entropy > 0:
             loss = loss + method.entropy * entropy_penalty(result.logits, method.entropy_form)
     for group in state.optimiser.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group["scale"]
     state.optimiser.zero_grad()
     loss.backward()
     if budget.gradient_clip is not None:

@@ -125,7 +125,7 @@ def test_the_demo(here: Path, capsys: Capture) -> None:
     for method in figures.values():
         assert set(method) == {"test", "shifted"}  # type: ignore[call-overload]
         for result in method.values():  # type: ignore[attr-defined]
-            assert set(result) == {"n", "accuracy", "ece", "default_score", "scores"}
+            assert {"n", "accuracy", "ece", "brier", "default_score", "scores"} <= set(result)
             assert result["n"] == 599
     with Image.open("revar-demo/risk-coverage.png") as picture:
         assert min(picture.size) > 300
@@ -141,22 +141,27 @@ def test_evaluate_json_is_complete(here: Path, capsys: Capture) -> None:
     capsys.readouterr()
     assert run(["evaluate", "runs/digits-erm-seed0", "--json"]) == 0
     figures = json_of(capsys)
-    assert list(figures) == ["n", "accuracy", "ece", "default_score", "scores"]
+    assert list(figures) == [
+        "n", "accuracy", "ece", "ece_equal_mass", "ece_classwise", "ece_top_label", "mce", "brier",
+        "nll", "default_score", "own_score", "scores",
+    ]  # fmt: skip
     scores: dict[str, dict[str, object]] = figures["scores"]  # type: ignore[assignment]
     assert list(scores) == [
         "softmax", "softmax_entropy", "dropout_entropy", "dropout_variance",
-        "mutual_information", "mcd", "fused",
+        "mutual_information", "mcd", "fused", "own",
     ]  # fmt: skip
-    for values in scores.values():
+    for name, values in scores.items():
         assert list(values) == [
-            "auarc", "aurc", "e_aurc", "augrc", "failure_auroc", "accuracy_at_coverage",
+            "auarc", "aurc", "e_aurc", "augrc", "normalised_auarc", "failure_auroc",
+            "failure_aupr", "fpr_at_95_tpr", "accuracy_at_coverage", "coverage_at_risk",
+            "selective_ece", *(["auc_at_coverage"] if name in ("softmax", "own") else []),
         ]  # fmt: skip
         assert list(values["accuracy_at_coverage"]) == [  # type: ignore[call-overload]
             "0.5", "0.6", "0.7", "0.8", "0.9", "1.0",
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["methods", "scores", "backbones", "datasets"])
+@pytest.mark.parametrize("kind", ["methods", "scores", "calibrators", "backbones", "datasets"])
 def test_lists(kind: str, capsys: Capture) -> None:
     assert run(["list", kind, "--json"]) == 0
     entries = json.loads(capsys.readouterr().out)
@@ -173,7 +178,8 @@ def test_methods_are_listed_with_scores_cost_and_citation(capsys: Capture) -> No
     assert [entry["name"] for entry in entries] == [entry.name for entry in METHODS]
     for entry in entries:
         assert entry["scores"]
-        assert entry["cost"] in ("plain", "bilevel")
+        assert entry["cost"] in ("plain", "passes", "bilevel")
+        assert entry["own"] in entry["scores"]
         assert entry["citation"]
 
 

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-import timm
 import torch
 import torch.nn.functional as F
 from timm.models.vision_transformer import VisionTransformer
@@ -138,13 +137,12 @@ def test_vgg_drops_after_each_convolution_that_no_pooling_follows_and_after_the_
 
 
 def test_the_transformer_computes_what_timms_does() -> None:
-    """With the same weights, in the order both define them in."""
+    """With the same weights."""
     torch.manual_seed(0)
     ours = vit_cifar((3, 16, 12), 5, Dropout(), width=24, depth=2).eval()
     theirs = VisionTransformer(
         img_size=(16, 12), patch_size=4, num_classes=5, embed_dim=24, depth=2, num_heads=3
     ).eval()
-    assert timm.__version__
     weights = ours.state_dict()
     renamed = {
         "cls_token": weights["trunk.first"],
@@ -172,8 +170,7 @@ def test_the_transformer_computes_what_timms_does() -> None:
     theirs.load_state_dict(renamed)
     x = torch.randn(3, 3, 16, 12)
     with torch.no_grad():
-        # Their layer norms have an epsilon of 1e-6.
-        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-6)
 
 
 def test_images_are_filled_up_to_whole_patches_with_zeros() -> None:
@@ -225,9 +222,9 @@ def test_inputs_are_embedded_one_by_one_and_a_category_has_a_vector_of_its_own()
 def test_a_frame_with_categories_is_learned() -> None:
     """The label depends on a wave of a number and on the category together."""
     generator = np.random.default_rng(0)
-    n = 800
+    n = 500
     number, city = generator.uniform(-3, 3, n), generator.choice(["a", "b", "c"], n)
     frame = pd.DataFrame({"number": number, "city": city})
     y = (np.sin(3 * number) > 0) ^ (city == "b")
-    net = SelectiveClassifier("erm", "tabular", epochs=25, random_state=0)
-    assert net.fit(frame[:600], y[:600]).score(frame[600:], y[600:]) > 0.9
+    net = SelectiveClassifier("erm", "tabular", epochs=12, test_passes=0, random_state=0)
+    assert net.fit(frame[:350], y[:350]).score(frame[350:], y[350:]) > 0.9

@@ -21,7 +21,7 @@ def data(n: int = 600) -> tuple[Any, Any, Any]:
 
 def test_each_group_has_its_own_at_its_share_of_the_confidence() -> None:
     uncertainty, correct, groups = data()
-    found = thresholds_by_group(uncertainty, correct, groups, max_risk=0.1, confidence=0.94)
+    found = thresholds_by_group(uncertainty, correct, groups, max_risk=0.15, confidence=0.94)
     assert found.groups == ("clinic", "home", "ward")
     assert list(found) == ["clinic", "home", "ward"]
     assert len(found) == 3
@@ -29,12 +29,12 @@ def test_each_group_has_its_own_at_its_share_of_the_confidence() -> None:
     for group in found:
         rows = groups == group
         alone = threshold_for_risk(
-            uncertainty[rows], correct[rows], max_risk=0.1, confidence=1 - (1 - 0.94) / 3
+            uncertainty[rows], correct[rows], max_risk=0.15, confidence=1 - (1 - 0.94) / 3
         )
         assert found[group] == alone
         assert found[group].confidence == pytest.approx(0.98)
     assert found["clinic"].coverage > found["home"].coverage > 0
-    # Thirty examples cannot prove 10 % at 98 %.
+    # Some twenty examples cannot prove 15 % at 98 %.
     assert found["ward"].threshold is None
     with pytest.raises(KeyError):
         _ = found["street"]

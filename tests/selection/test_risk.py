@@ -154,7 +154,8 @@ def test_all_wrong_attains_nothing(procedure: Procedure) -> None:
 def test_one_example_and_all_tied(procedure: Procedure) -> None:
     assert threshold_for_risk([0.5], [True], max_risk=0.1, procedure=procedure).threshold is None
     tied = threshold_for_risk(np.zeros(300), np.ones(300, bool), max_risk=0.1, procedure=procedure)
-    assert tied.threshold == EVERYTHING
+    # The search begins in the middle, where nothing lies strictly below.
+    assert tied.threshold == (EVERYTHING if procedure == "fixed_sequence" else None)
     # One start, in the middle of the ties: no region below it, and nothing to say.
     few = threshold_for_risk(np.zeros(30), np.ones(30, bool), max_risk=0.1, procedure=procedure)
     assert few.threshold is None
@@ -174,7 +175,7 @@ def sgr_slowly(uncertainty: Floats, correct: Bools, limit: float, delta: float) 
     """How many are accepted, written step by step."""
     n = len(uncertainty)
     level = delta / math.ceil(math.log2(n + 1))
-    values = sorted(uncertainty) + [math.inf]
+    values = [*sorted(uncertainty), math.inf]
     low, high, accepted = 0, n + 1, 0
     while high - low > 1:
         rank = (low + high) // 2
@@ -237,7 +238,8 @@ def test_starts_can_pass_and_share_the_budget(n: int, carry: bool) -> None:
     assert ranks[-1] <= n
     # With carrying the chance of an error is at most budget / (1 - budget).
     budget = len(ranks) * part
-    assert (budget / (1 - budget) if carry and len(ranks) > 1 else budget) <= 0.05 + 1e-12
+    carried = carry and len(ranks) > 1 and n >= 59
+    assert (budget / (1 - budget) if carried else budget) <= 0.05 + 1e-12
     if n >= 59:
         assert 0.95 ** ranks[0] <= part
         assert 0.95 ** (ranks[0] - 1) > part
@@ -375,13 +377,20 @@ def test_tensors_and_lists_give_the_same() -> None:
         ({"correct": [float("nan"), 1, 1]}, "correct is NaN in 1 rows: 0"),
         ({"correct": None}, "either correct or loss="),
         ({"loss": [0.0, 0.0, 0.0]}, "either correct or loss="),
-        ({"correct": None, "loss": [0.0, 2.0, 0.0]}, "loss is 2 in row 1, outside 0 to 1"),
+        (
+            {"correct": None, "loss": [0.0, 2.0, 0.0]},
+            "loss is 2 in row 1, outside its bounds 0 to 1",
+        ),
         ({"correct": None, "loss": [0.0, 1.0]}, "uncertainty has 3 rows, loss 2"),
         ({"correct": None, "loss": [0.0, 1.0, 1.0], "bounds": (1, 0)}, "bounds is"),
         ({"procedure": "srg"}, 'unknown procedure "srg": did you mean "sgr"'),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: dict[str, Any], message: str) -> None:
-    given_ = {"uncertainty": [1.0, 2.0, 3.0], "correct": [True, True, False], "max_risk": 0.1}
+    given_: dict[str, Any] = {
+        "uncertainty": [1.0, 2.0, 3.0],
+        "correct": [True, True, False],
+        "max_risk": 0.1,
+    }
     with pytest.raises(InputError, match=message):
         threshold_for_risk(**(given_ | arguments))

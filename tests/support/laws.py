@@ -27,7 +27,8 @@ class Pieces:
         """[n] uncertainties and [n] chances of an error."""
         piece = rng.choice(len(self.mass), size=n, p=self.mass)
         spread = np.where(np.array(self.point)[piece], 0.0, rng.random(n))
-        return piece + spread, np.array(self.risk)[piece]
+        uncertainty: Floats = piece.astype(np.float64) + spread
+        return uncertainty, np.array(self.risk)[piece]
 
     def _shares(self, threshold: float) -> Floats:
         start = np.arange(len(self.mass))
@@ -64,7 +65,7 @@ class Power:
 
     def risk_at(self, threshold: float) -> float:
         """The mean of ``top u^exponent`` below the threshold."""
-        return self.top * self.coverage(threshold) ** self.exponent / (self.exponent + 1.0)
+        return float(self.top * self.coverage(threshold) ** self.exponent / (self.exponent + 1.0))
 
 
 Law = Pieces | Power

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 from revar.commands.checks import check_data, check_unused
+from revar.data.noisy import LabelNoise
 from revar.data.source import Part, Reading, Source, load_inputs, load_source
 from revar.devices import choose
 from revar.errors import InputError
 from revar.fitting import fit_prepared
 from revar.preparation import Prepared, prepare
 from revar.progress import Both, Log, Silent
-from revar.recipe import Budget, Recipe, make_method, with_settings
+from revar.recipe import Budget, Recipe, Start, make_method, with_settings
 from revar.run import LOG, RunFolder
 from revar.training import Observer, TrainingState
 
@@ -41,6 +42,9 @@ def train(
     *,
     method: str = "revar",
     backbone: str = "auto",
+    pretrained: str | None = None,
+    frozen: bool = False,
+    layer_decay: float = 1.0,
     epochs: int = 30,
     seed: int = 0,
     target: str | None = None,
@@ -48,6 +52,8 @@ def train(
     image: str | None = None,
     meta: str | None = None,
     unlabelled: str | None = None,
+    label_noise: str | None = None,
+    clean_meta: bool = False,
     skip_unreadable: bool = False,
     settings: Mapping[str, str] | None = None,
     resume: bool = False,
@@ -62,6 +68,9 @@ def train(
         out: the folder to write; it must not hold another run.
         method: a name of ``revar list methods``.
         backbone: a name of ``revar list backbones``, or of timm.
+        pretrained: a file of weights to start from, or ``timm`` for those timm has.
+        frozen: train the head only.
+        layer_decay: factor on the learning rate from each layer to the one below.
         epochs: passes over the training data.
         seed: of everything random.
         target: the column of labels of a CSV file.
@@ -69,6 +78,8 @@ def train(
         image: the column of a CSV file that names image files.
         meta: a meta set of its own, as ``data``.
         unlabelled: inputs without labels, as ``data`` or as ``revar predict`` takes them.
+        label_noise: flip training labels, ``KIND:RATE``; test sets and ``meta`` stay clean.
+        clean_meta: take the meta set off before the noise.
         skip_unreadable: go on without images that cannot be read, and count them.
         settings: further fields by name, as text.
         resume: go on with an unfinished run in ``out``.
@@ -82,17 +93,29 @@ def train(
     """
     folder = RunFolder(Path(out))
     recipe = Recipe(
-        method=make_method(method), backbone=backbone, budget=Budget(epochs=epochs), seed=seed
+        method=make_method(method),
+        backbone=backbone,
+        start=Start(pretrained=pretrained, frozen=frozen, layer_decay=layer_decay),
+        budget=Budget(epochs=epochs),
+        seed=seed,
     )
     recipe = with_settings(recipe, dict(settings or {}))
+    noise = _noise(label_noise, clean_meta=clean_meta)
     check_data(data)
+    # Before the data is read, which may take long.
+    recipe = replace(recipe, start=recipe.start.resolved())
     if not resume:
         check_unused(folder.path)
     where = choose(device)
     reading = Reading(target=target, group=group, image=image, skip_unreadable=skip_unreadable)
     source = _source(recipe, data, reading, meta, unlabelled)
+    if noise is not None:
+        source = noise.added_to(source, meta_share=recipe.splits.meta, seed=recipe.seed)
     prepared = prepare(recipe, source, where)
-    described = _describe(prepared, spec=data, target=target, group=group, image=image)
+    described = _describe(
+        prepared, spec=data, target=target, group=group, image=image,
+        added_label_noise=None if noise is None else str(noise),
+    )  # fmt: skip
     if resume and folder.finished:
         folder.check_same(prepared.recipe, described)
         folder.store.verify()
@@ -109,6 +132,14 @@ def train(
     return folder
 
 
+def _noise(text: str | None, *, clean_meta: bool) -> LabelNoise | None:
+    if text is not None:
+        return LabelNoise.parse(text, clean_meta=clean_meta)
+    if clean_meta:
+        raise InputError("--clean-meta needs --label-noise: without noise every meta set is clean")
+    return None
+
+
 def _source(
     recipe: Recipe, data: str, reading: Reading, meta: str | None, unlabelled: str | None
 ) -> Source:
@@ -119,7 +150,11 @@ def _source(
         meta_part = load_source(meta, others).train
     if unlabelled is not None:
         if not recipe.method.uses_unlabelled:
-            raise InputError("--unlabelled is given but not used: add --set unlabelled=pooled")
+            msg = (
+                "--unlabelled is given but not used: add --set unlabelled=pooled (revar, vr) or "
+                "--set register=true (history)"
+            )
+            raise InputError(msg)
         unlabelled_part = load_inputs(unlabelled, others)
     return Source(source.train, meta_part, source.tests, unlabelled_part)
 

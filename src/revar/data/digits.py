@@ -40,12 +40,11 @@ def digits_noisy() -> Source:
     ``shifted`` are the test images, some moved by a pixel, with less contrast and some noise.
     """
     images, labels, train, test = _load()
-    flat = images.reshape(len(images), -1) / 255.0
     noisy = instance_dependent(
-        flat[train], labels[train], NOISE_RATE, 10, derive(0, "digits noise")
+        images[train], labels[train], NOISE_RATE, 10, derive(0, "digits noise"), input_scale="unit"
     )
     return Source(
-        Part(images[train], noisy),
+        Part(images[train], noisy.labels),
         tests={
             "test": Part(images[test], labels[test]),
             "shifted": Part(shift(images[test]), labels[test]),

@@ -1,13 +1,13 @@
 """Fast sample reweighting (Zhang and Pfister 2021).
 
-Weights as in L2R, without held-out data: a class-balanced dictionary of *training* examples, those
-whose loss a step on the batch lowers most, stands for the clean set, and the look-ahead moves the
-last layer only. `FSR.full` adds what the authors train with: mixup, averaged weights, soft labels.
+Weights as in L2R, without held-out data: a class-balanced dictionary of the most valuable
+*training* examples stands for the clean set, and the look-ahead moves the last layer only.
+`FSR.full` adds what the authors train with: mixup, averaged weights, soft labels.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import torch
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from revar import fields
-from revar.bilevel import Losses, OneStep, alignments, loss_drop
+from revar.bilevel import Losses, Objective, OneStep, alignments, losses_after
 from revar.errors import InputError
 from revar.functional import (
     Params,
@@ -52,6 +52,10 @@ class FSR(Reweighting):
             decay along, which move the point but not the derivatives.
         negatives: weights of examples that disagree with the dictionary: ``clip`` to zero [noisy
             labels]; ``shift`` all so that the least is 1/n [imbalanced classes].
+        value: of an example for the dictionary: ``loss_after``, minus its loss after the look-ahead;
+            ``drop``, the loss of the training pass less that [yes]. Their training pass is on
+            mixed inputs, and must be: without mixup ``drop`` collects mislabelled examples, whose
+            own gradients make most of the step (docs/methods/fsr.md has figures).
         value_momentum: of the running values [0.9].
         mixup: train on mixed pairs of examples [yes, see `full`].
         weight_average: momentum of the averaged weights that are the trained model [0.999];
@@ -69,6 +73,7 @@ class FSR(Reweighting):
     partial: bool = True
     lookahead_rate: float = 0.1
     negatives: Literal["clip", "shift"] = "clip"
+    value: Literal["loss_after", "drop"] = "loss_after"
     value_momentum: float = 0.9
     mixup: bool = False
     weight_average: float = 0.0
@@ -79,7 +84,7 @@ class FSR(Reweighting):
     @classmethod
     def full(cls) -> Self:
         """With what the authors' code has on by default; it alone brings large gains."""
-        return cls(mixup=True, weight_average=0.999, pseudo_weight=2.0)
+        return cls(value="drop", mixup=True, weight_average=0.999, pseudo_weight=2.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,7 +129,8 @@ class FSR(Reweighting):
             memory.average.follow(flat_state(classifier), clock.step, self.weight_average)
         started = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
         dictionary = self._draw(memory.dictionary, task, feeds) if started else None
-        mixed = mix(batch) if self.mixup else Mixed.plain(batch)
+        plain = Mixed.plain(batch)
+        mixed = mix(batch) if self.mixup else plain
         before = RandomState.capture(batch.x.device)
         features = classifier.forward_features(mixed.x)
         head = reached_by_head(networks, features.detach()) if self.partial else {}
@@ -132,8 +138,16 @@ class FSR(Reweighting):
             if not head:
                 # A look-ahead through all layers sees the masks of the trunk, too.
                 before.restore()
-            losses = batch_losses(networks, task, mixed, features.detach() if head else None)
-            weights = self._weights(networks, task, losses, head, batch.index, dictionary)
+            step = OneStep(
+                losses=batch_losses(networks, task, mixed, features.detach() if head else None),
+                weights=torch.ones(len(batch.x), device=batch.x.device),
+                lr=self.lookahead_rate,
+                meta_loss=self._meta_loss(networks, task, dictionary),
+                candidates=batch_losses(networks, task, plain, None) if self.mixup else None,
+            )
+            weights = self._weights(
+                memory.dictionary, step, head or parameters(classifier), batch.index, started
+            )
         logits = classifier.forward_head(features)
         loss = (weights * mixed.losses(task, logits)).sum()
         if memory.pseudo_labels is not None:
@@ -164,26 +178,7 @@ class FSR(Reweighting):
         per_class = max(1, self.dictionary_batch // task.n_classes)
         return feeds.train_at(dictionary.draw(per_class))
 
-    def _weights(
-        self,
-        networks: Networks,
-        task: Task,
-        losses: Losses,
-        head: Params,
-        index: Tensor,
-        dictionary: Batch | None,
-    ) -> Tensor:
-        """[n] weights of sum one, uniform without a dictionary; the values learn from the step.
-
-        Args:
-            networks: with a memory.
-            task: defines the loss.
-            losses: of the training batch, as a function of what moves.
-            head: what moves; all parameters if it is empty.
-            index: [n] positions of the batch.
-            dictionary: what stands for the clean set.
-        """
-        assert isinstance(networks.memory, Remembered)
+    def _meta_loss(self, networks: Networks, task: Task, dictionary: Batch | None) -> Objective:
         everything = parameters(networks.classifier)
 
         def meta_loss(moved: Params) -> Tensor:
@@ -192,17 +187,27 @@ class FSR(Reweighting):
             # What does not move is handed over detached, or its graph would be kept.
             return objective({**everything, **moved})
 
-        problem = OneStep(
-            losses=losses,
-            weights=torch.ones(len(index), device=index.device),
-            lr=self.lookahead_rate,
-            meta_loss=meta_loss,
-        )
-        drop = loss_drop(problem, head or everything)
-        networks.memory.dictionary.observe(index, drop, self.value_momentum)
-        if dictionary is None:
-            return torch.full_like(drop, 1 / len(drop))
-        aligned = alignments(problem, head or everything, self.engine)
+        return meta_loss
+
+    def _weights(
+        self, dictionary: Dictionary, step: OneStep, moving: Params, index: Tensor, started: bool
+    ) -> Tensor:
+        """[n] weights of sum one, uniform before the start; the values learn from the step.
+
+        Args:
+            dictionary: keeps the values.
+            step: of the training batch; its candidates are the same examples, not mixed.
+            moving: the parameters that the look-ahead moves.
+            index: [n] positions of the batch.
+            started: whether there is something to align with.
+        """
+        value = -losses_after(step, moving)
+        if self.value == "drop":
+            value = value + losses_after(replace(step, weights=None, candidates=None), moving)
+        dictionary.observe(index, value, self.value_momentum)
+        if not started:
+            return torch.full_like(value, 1 / len(value))
+        aligned = alignments(replace(step, candidates=None), moving, self.engine)
         return batch_weights(self.lookahead_rate * aligned.values, self.negatives)
 
 

@@ -36,23 +36,29 @@ class Backbone:
         name: see `resolve`; ``custom`` goes with ``module``.
         dropout: where the net has a choice.
         module: the user's own network; a copy of it is trained.
+        pretrained: with the weights that timm has for it.
     """
 
     name: str = "auto"
     dropout: Dropout = Dropout()
     module: nn.Module | None = None
+    pretrained: bool = False
 
     def build(self, input_shape: tuple[int, ...], n_outputs: int) -> Classifier:
         """A new classifier with fresh weights (or a copy of the user's module).
 
         Raises:
-            InputError: no such backbone, or it cannot read these inputs.
+            InputError: no such backbone, it cannot read these inputs, or timm has no weights.
         """
+        name = "custom" if self.module is not None else resolve(self.name, input_shape)
+        own = any(entry.name == name and entry.target for entry in BACKBONES)
+        if self.pretrained and (own or self.module is not None):
+            msg = f'pretrained=timm needs a timm backbone, and "{name}" is none: give a file'
+            raise InputError(msg)
         if self.module is not None:
             # Not zeros: two different networks may agree on those.
             example = torch.randn(2, *input_shape, generator=torch.Generator().manual_seed(0))
             return from_module(self.module, example, n_outputs, self.dropout)
-        name = resolve(self.name, input_shape)
         for entry in BACKBONES:
             if entry.name == name and entry.target:
                 if entry.reads == "image" and len(input_shape) != 3:
@@ -60,4 +66,4 @@ class Backbone:
                     raise InputError(msg)
                 builder: Builder = load(entry.target)
                 return builder(input_shape, n_outputs, self.dropout)
-        return from_timm(name, input_shape, n_outputs, self.dropout)
+        return from_timm(name, input_shape, n_outputs, self.dropout, pretrained=self.pretrained)

@@ -9,9 +9,7 @@ from revar.nets.base import Dropout, SplitClassifier
 
 def normed(n_in: int, n_out: int, stride: int = 1, kernel: int = 3) -> nn.Sequential:
     """A convolution that keeps the size of the map (divided by the stride), then batch norm."""
-    convolution = nn.Conv2d(
-        n_in, n_out, kernel, stride=stride, padding=kernel // 2, bias=False
-    )
+    convolution = nn.Conv2d(n_in, n_out, kernel, stride=stride, padding=kernel // 2, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(n_out))
 
 

@@ -71,8 +71,8 @@ def from_timm(
     """Build a timm model by name, for this many channels and outputs.
 
     Raises:
-        InputError: timm is not installed or has no such model, the input is not an image, or
-            the model cannot place dropout as asked.
+        InputError: timm is not installed or has no such model, the input is not an image, the
+            model cannot place dropout as asked, or its weights cannot be had.
     """
     timm = _timm()
     if not timm.is_model(name):
@@ -98,6 +98,11 @@ def from_timm(
         return TimmClassifier(net, torch.zeros(2, *input_shape))
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if pretrained:
+            # Where the network itself is the reason, this says so.
+            from_timm(name, input_shape, n_outputs, dropout)
+            msg = f'timm\'s weights of "{name}" cannot be had, a file would do: {reason}'
+            raise InputError(msg) from error
         raise InputError(f'timm\'s "{name}" cannot read images {input_shape}: {reason}') from error
 
 

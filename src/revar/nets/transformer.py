@@ -9,6 +9,11 @@ from torch import Tensor, nn
 from revar.nets.base import Dropout, SplitClassifier
 
 
+def _norm(width: int) -> nn.LayerNorm:
+    # New tokens have a variance of 4e-4, which torch's default epsilon would be felt in.
+    return nn.LayerNorm(width, eps=1e-6)
+
+
 class Attention(nn.Module):
     """Multi-head self-attention.
 
@@ -37,9 +42,9 @@ class Layer(nn.Module):
 
     def __init__(self, width: int, heads: int, rate: float) -> None:
         super().__init__()
-        self.first_norm = nn.LayerNorm(width)
+        self.first_norm = _norm(width)
         self.attention = Attention(width, heads)
-        self.second_norm = nn.LayerNorm(width)
+        self.second_norm = _norm(width)
         self.perceptron = nn.Sequential(
             nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
         )
@@ -76,7 +81,7 @@ class VisionTrunk(nn.Module):
         self.first = nn.Parameter(torch.empty(1, 1, width))
         self.positions = nn.Parameter(torch.empty(1, 1 + tokens, width))
         self.layers = nn.Sequential(*(Layer(width, heads, rate) for _ in range(depth)))
-        self.norm = nn.LayerNorm(width)
+        self.norm = _norm(width)
         for parameter in (self.first, self.positions):
             nn.init.trunc_normal_(parameter, std=0.02)
 
