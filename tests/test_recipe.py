@@ -19,6 +19,7 @@ from revar.nets.base import Dropout
 from revar.recipe import (
     Budget,
     Recipe,
+    Start,
     make_method,
     method_class,
     method_name,
@@ -47,6 +48,7 @@ CHANGED = Recipe(
     backbone="resnet20",
     dropout=Dropout(rate=0.1, placement="everywhere"),
     budget=Budget(epochs=7, batch_size=32, optimiser="adamw", gradient_clip=None),
+    start=Start(pretrained="w.pth", layer_decay=0.5, sha256="0" * 64),
     splits=SplitPlan(meta=0.2, tune=0.0),
     class_weight=(1.0, 2.5),
     test_passes=0,

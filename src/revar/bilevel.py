@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from revar.functional import Params
-from revar.randomness import preserved
+from revar.randomness import RandomState, preserved
 
 Losses = Callable[[Params], Tensor]
 """Parameters to the [n] losses of n examples."""
@@ -164,7 +164,7 @@ def alignments(problem: OneStep, params: Params, strategy: Strategy = "forward_m
     device = next(iter(params.values())).device
     with preserved(device) as start, plain_attention():
         if strategy == "double_backward":
-            return _double_backward(problem, params)
+            return _double_backward(problem, params, start)
         ahead = lookahead(problem.losses, params, problem.weights, problem.lr)
         meta_loss, direction = value_and_gradient(problem.meta_loss, ahead)
         start.restore()
@@ -190,7 +190,7 @@ def losses_after(problem: OneStep, params: Params) -> Tensor:
             return (problem.candidates or problem.losses)(ahead)
 
 
-def _double_backward(problem: OneStep, params: Params) -> Alignments:
+def _double_backward(problem: OneStep, params: Params, start: RandomState) -> Alignments:
     """The reference: differentiate the meta-loss through the look-ahead, graph kept.
 
     Each candidate enters the inner loss with an extra weight of zero; the meta-loss is
@@ -214,6 +214,9 @@ def _double_backward(problem: OneStep, params: Params) -> Alignments:
         )
         named = zip(at.items(), gradients, strict=True)
         ahead = {name: p - problem.lr * gradient for (name, p), gradient in named}
+        if problem.weights is None:
+            # Where the others look ahead nowhere, the meta-loss is the first to draw.
+            start.restore()
         meta_loss = problem.meta_loss(ahead)
         (slope,) = torch.autograd.grad(meta_loss, extra)
     return Alignments(slope * (-len(slope) / problem.lr), meta_loss.detach())

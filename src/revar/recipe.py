@@ -249,7 +249,8 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
     """A recipe with fields replaced by what a user typed: ``{"interval": "5"}``.
 
     A field is looked for in the method, the budget, the dropout (``dropout_rate``,
-    ``dropout_placement``), the start, the splits (``meta_fraction``, ``tune_fraction``) and the recipe.
+    ``dropout_placement``), the start (``pretrained``, ``frozen``, ``layer_decay``), the splits
+    (``meta_fraction``, ``tune_fraction``) and the recipe.
 
     Raises:
         InputError: no such field, or a value of the wrong type.

@@ -10,24 +10,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
+from revar.catalogue import BACKBONES, DATASETS
+from revar.entries import BackboneEntry, Entry
 from revar.errors import unknown
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One registered name.
-
-    Attributes:
-        name: what users type.
-        summary: one line.
-        target: ``module:attribute`` of what it stands for.
-        citation: where it comes from.
-    """
-
-    name: str
-    summary: str
-    target: str = ""
-    citation: str = ""
+__all__ = [
+    "BACKBONES", "DATASETS", "METHODS", "SCORES", "BackboneEntry", "Entry", "MethodEntry", "find",
+    "load",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +34,6 @@ class MethodEntry(Entry):
     scores: tuple[str, ...]
     own: str = "softmax"
     cost: Literal["plain", "passes", "bilevel"] = "plain"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackboneEntry(Entry):
-    """A network of our own.
-
-    Attributes:
-        reads: what inputs it takes.
-    """
-
-    reads: Literal["image", "any"]
 
 
 _ALWAYS = ("softmax", "softmax_entropy")
@@ -265,155 +244,6 @@ SCORES: tuple[Entry, ...] = (
         summary="logistic model of P(error) on log-odds, dropout entropy and variance, and U-Score",
         target="revar.scores.learned:fused",
         citation="ours",
-    ),
-)
-
-BACKBONES: tuple[BackboneEntry, ...] = (
-    BackboneEntry(name="auto", summary="chosen by the shape of the inputs", reads="any"),
-    BackboneEntry(
-        name="linear",
-        summary="logistic regression, dropout on the inputs",
-        target="revar.nets.dense:linear",
-        reads="any",
-    ),
-    BackboneEntry(
-        name="mlp",
-        summary="two hidden layers of 128; auto for tables",
-        target="revar.nets.dense:mlp",
-        reads="any",
-    ),
-    BackboneEntry(
-        name="convnet",
-        summary="four convolutions, 0.1 M parameters; auto below 24 px",
-        target="revar.nets.convolutional:convnet",
-        reads="image",
-    ),
-    BackboneEntry(
-        name="resnet20",
-        summary="CIFAR ResNet-20, 0.27 M parameters; auto up to 96 px",
-        target="revar.nets.residual:resnet20",
-        reads="image",
-        citation="He et al. 2016",
-    ),
-    BackboneEntry(
-        name="resnet32",
-        summary="CIFAR ResNet-32, 0.46 M parameters",
-        target="revar.nets.residual:resnet32",
-        reads="image",
-        citation="He et al. 2016",
-    ),
-    BackboneEntry(
-        name="resnet56",
-        summary="CIFAR ResNet-56, 0.85 M parameters",
-        target="revar.nets.residual:resnet56",
-        reads="image",
-        citation="He et al. 2016",
-    ),
-    BackboneEntry(
-        name="resnet18-cifar",
-        summary="ResNet-18 with a 3x3 stem, 11.2 M parameters, for small images",
-        target="revar.nets.residual:resnet18_cifar",
-        reads="image",
-        citation="He et al. 2016",
-    ),
-    BackboneEntry(
-        name="resnet34-cifar",
-        summary="ResNet-34 with a 3x3 stem, 21.3 M parameters, for small images",
-        target="revar.nets.residual:resnet34_cifar",
-        reads="image",
-        citation="He et al. 2016",
-    ),
-    BackboneEntry(
-        name="resnet50-cifar",
-        summary="ResNet-50 with a 3x3 stem, 23.5 M parameters, for small images",
-        target="revar.nets.residual:resnet50_cifar",
-        reads="image",
-        citation="He et al. 2016",
-    ),
-    BackboneEntry(
-        name="wrn-28-10",
-        summary="wide ResNet-28-10, 36.5 M parameters, for small images",
-        target="revar.nets.wide:wide_resnet",
-        reads="image",
-        citation="Zagoruyko and Komodakis 2016",
-    ),
-    BackboneEntry(
-        name="vgg16-bn",
-        summary="VGG-16 for 32 px, one hidden layer of 512 before the head, 15.0 M parameters",
-        target="revar.nets.vgg:vgg16_bn",
-        reads="image",
-        citation="Simonyan and Zisserman 2015; Liu and Deng 2015",
-    ),
-    BackboneEntry(
-        name="vit-cifar",
-        summary="vision transformer, patches of 4 px, six layers of 192, 2.7 M parameters",
-        target="revar.nets.transformer:vit_cifar",
-        reads="image",
-        citation="Dosovitskiy et al. 2021",
-    ),
-    BackboneEntry(
-        name="tabular",
-        summary="an embedding of every input number or category, then residual blocks of 128",
-        target="revar.nets.tabular:tabular",
-        reads="any",
-        citation="Gorishniy et al. 2021, 2022",
-    ),
-)
-
-DATASETS: tuple[Entry, ...] = (
-    Entry(
-        name="digits",
-        summary="1,797 handwritten digits of 8x8 px, two thirds train, one third test",
-        target="revar.data.digits:digits",
-        citation="UCI, through scikit-learn",
-    ),
-    Entry(
-        name="digits-noisy",
-        summary="digits with instance-dependent label noise in train, clean and shifted tests",
-        target="revar.data.digits:digits_noisy",
-        citation="UCI, through scikit-learn; noise after Xia et al. 2020",
-    ),
-    Entry(
-        name="fashion-mnist",
-        summary="70,000 garments of 28x28 px; in the folder REVAR_DATA, see docs/datasets.md",
-        target="revar.data.fashion:fashion_mnist",
-        citation="Xiao et al. 2017",
-    ),
-    Entry(
-        name="cifar10",
-        summary="60,000 photos of 32x32 px; in the folder REVAR_DATA, see docs/datasets.md",
-        target="revar.data.cifar:cifar10",
-        citation="Krizhevsky 2009",
-    ),
-    Entry(
-        name="cifar10n-aggregate",
-        summary="cifar10, train labels by the majority of three people (9 % wrong); REVAR_DATA",
-        target="revar.data.cifar:aggregate",
-        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
-    ),
-    Entry(
-        name="cifar10n-random1",
-        summary="cifar10, train labels by one of three people (17 % wrong); REVAR_DATA",
-        target="revar.data.cifar:random1",
-        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
-    ),
-    Entry(
-        name="cifar10n-random2",
-        summary="cifar10, train labels by another of them (18 % wrong); REVAR_DATA",
-        target="revar.data.cifar:random2",
-        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
-    ),
-    Entry(
-        name="cifar10n-random3",
-        summary="cifar10, train labels by the third of them (18 % wrong); REVAR_DATA",
-        target="revar.data.cifar:random3",
-        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
-    ),
-    Entry(
-        name="cifar10n-worst",
-        summary="cifar10, train labels by any of three who erred (40 % wrong); REVAR_DATA",
-        target="revar.data.cifar:worst",
-        citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
     ),
 )
 

@@ -43,9 +43,9 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         content = gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f'"{path}" cannot be read: {error}') from error
-    start = 4 + 4 * content[3] if len(content) > 3 else 0
-    shape = tuple(np.frombuffer(content[4:start], dtype=">u4").tolist()) if start > 4 else ()
-    known = content[:3] == bytes((0, 0, _BYTES))
-    if not (known and shape and len(content) == start + prod(shape)):
+    dimensions = content[3] if content[:3] == bytes((0, 0, _BYTES)) and len(content) > 3 else 0
+    start = 4 + 4 * dimensions
+    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
+    if not shape or len(content) != start + prod(shape):
         raise InputError(f'"{path}" is no idx file of bytes, or cut short')
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)

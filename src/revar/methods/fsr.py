@@ -52,10 +52,10 @@ class FSR(Reweighting):
             decay along, which move the point but not the derivatives.
         negatives: weights of examples that disagree with the dictionary: ``clip`` to zero [noisy
             labels]; ``shift`` all so that the least is 1/n [imbalanced classes].
-        value: of an example for the dictionary: ``loss_after``, minus its loss after the look-ahead;
-            ``drop``, the loss of the training pass less that [yes]. Their training pass is on
-            mixed inputs, and must be: without mixup ``drop`` collects mislabelled examples, whose
-            own gradients make most of the step (docs/methods/fsr.md has figures).
+        value: of an example for the dictionary: ``loss_after``, minus its loss after the
+            look-ahead; ``drop``, the loss of the training pass less that [yes]. Their training
+            pass is on mixed inputs, and must be: without mixup ``drop`` collects mislabelled
+            examples, whose own gradients make most of the step (docs/methods/fsr.md).
         value_momentum: of the running values [0.9].
         mixup: train on mixed pairs of examples [yes, see `full`].
         weight_average: momentum of the averaged weights that are the trained model [0.999];

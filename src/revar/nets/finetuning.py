@@ -108,23 +108,30 @@ def layer_rates(classifier: Classifier, decay: float) -> dict[nn.Parameter, floa
         groups = param_groups_layer_decay(classifier.net, layer_decay=decay)
         return {p: float(group["lr_scale"]) for group in groups for p in group["params"]}
     head = head_of(classifier)
-    last = set() if head is None else set(head.parameters())
-    blocks: dict[str, list[nn.Parameter]] = {}
-    for name, parameter in classifier.named_parameters():
-        if parameter not in last:
-            blocks.setdefault(_block(name), []).append(parameter)
-    # What the trunk itself holds, such as positions, is used with its first block.
-    loose = blocks.pop(next(iter(blocks)), []) if _is_loose(blocks) else []
-    layers: list[list[nn.Parameter]] = []
-    for block in blocks.values():
-        if layers and all(p.ndim <= 1 for p in block):
-            layers[-1] += block
-        else:
-            layers.append(block)
-    layers.append(list(last))
-    layers = [layer for layer in layers if layer]
+    last = [] if head is None else list(head.parameters())
+    layers = [*_layers(classifier, set(last)), *([last] if last else [])]
     top = len(layers) - 1
     return {p: decay ** (top - depth) for depth, layer in enumerate(layers) for p in layer}
+
+
+def _layers(net: nn.Module, without: set[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """The parameters of a network by its blocks, the lowest first."""
+    blocks: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in net.named_parameters():
+        if parameter not in without:
+            blocks.setdefault(_block(name), []).append(parameter)
+    layers: list[list[nn.Parameter]] = []
+    loose: list[nn.Parameter] = []
+    for name, block in blocks.items():
+        if any(other.startswith(f"{name}.") for other in blocks):
+            # What holds other blocks, such as a trunk with positions: used with the first of them.
+            loose += block
+        elif layers and all(p.ndim <= 1 for p in block):
+            layers[-1] += block
+        else:
+            layers.append(loose + block)
+            loose = []
+    return layers
 
 
 def _block(name: str) -> str:
