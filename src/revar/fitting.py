@@ -14,13 +14,21 @@ from revar.checkpoint import to_device
 from revar.data.augment import resolve as resolve_augment
 from revar.data.source import Source
 from revar.feeds import DataFeeds
-from revar.functional import flat_state
+from revar.functional import flat_state, keep_statistics
 from revar.methods.base import Sizes
 from revar.methods.reweighting import WeightNormalisation, normalise_weights
 from revar.model import Model
 from revar.nets.base import Classifier, Dropout
 from revar.nets.build import Backbone
-from revar.nets.finetuning import SAMPLE, TIMM, freeze_trunk, input_statistics, load_start
+from revar.nets.finetuning import (
+    SAMPLE,
+    TIMM,
+    freeze_trunk,
+    has_new_head,
+    input_statistics,
+    load_start,
+    zero_head,
+)
 from revar.nets.normalise import Normalise
 from revar.predictions import Predictions
 from revar.preparation import Prepared, prepare
@@ -80,8 +88,12 @@ def build_networks(
         heads = recipe.method.build_heads(classifier, task.n_classes)
     if pretrained and recipe.start.file is not None:
         load_start(classifier, recipe.start.file)
+    elif from_timm and has_new_head(classifier, task.n_classes):
+        zero_head(classifier)
     if recipe.start.frozen:
         freeze_trunk(classifier)
+    if recipe.start.statistics_are_kept:
+        keep_statistics(classifier)
     networks = Networks(Normalise(shape), classifier, scorer, heads=heads)
     to_device(networks, device)
     inputs = networks.normalise(example.to(device))
@@ -127,7 +139,7 @@ def fit_prepared(
     budget = recipe.budget
     assert budget.batch_size is not None
     with seeded(derive(recipe.seed, "training"), device), repeatable(budget.deterministic):
-        first = splits["train"].x[:SAMPLE]
+        first = splits["train"].x[: 2 if recipe.start.pretrained is None else SAMPLE]
         networks = build_networks(recipe, task, first[:2], module, device, pretrained=True)
         networks.normalise.load_state_dict(data.normalise.state_dict())
         if recipe.start.pretrained is not None:

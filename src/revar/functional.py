@@ -12,8 +12,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 Params = dict[str, Tensor]
 """Parameters by their dotted name."""
-_FROZEN = "_frozen"
-"""Marks the modules of a frozen network."""
+_KEPT = "_statistics_kept"
+"""Marks batch norm whose running statistics are final."""
 
 
 class _Part(nn.Module):
@@ -66,18 +66,11 @@ def at_least_single(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
-def freeze(net: nn.Module, but: nn.Module) -> None:
-    """Let no training change a network, except one part of it.
-
-    Its parameters take no gradient, and its batch norm keeps to its running statistics whatever
-    `mode` asks for.
-    """
-    trained = set(but.modules())
+def keep_statistics(net: nn.Module) -> None:
+    """Let batch norm keep to its running statistics for good, whatever `mode` asks for."""
     for module in net.modules():
-        if module not in trained:
-            setattr(module, _FROZEN, True)
-            for parameter in module.parameters(recurse=False):
-                parameter.requires_grad_(False)
+        if isinstance(module, _NormBase):
+            setattr(module, _KEPT, True)
 
 
 @contextmanager
@@ -86,14 +79,14 @@ def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> Iterator[None]:
 
     ``dropout=True, statistics=True`` is Monte-Carlo dropout: every random layer is on while
     batch norm uses its running statistics. ``statistics=False`` makes batch norm use the batch
-    (and update its running statistics, unless `call` hands it copies); where it is frozen it
-    uses its statistics all the same. All flags come back.
+    (and update its running statistics, unless `call` hands it copies); after
+    `keep_statistics` it uses those all the same. All flags come back.
     """
     flags = [(module, module.training) for module in net.modules()]
     try:
         for module, _ in flags:
             if isinstance(module, _NormBase):
-                module.training = not statistics and not getattr(module, _FROZEN, False)
+                module.training = not statistics and not getattr(module, _KEPT, False)
             else:
                 module.training = dropout
         yield

@@ -96,8 +96,10 @@ class Start:
     Attributes:
         pretrained: ``None`` for new weights; a ``.safetensors`` file or torch state dict; ``timm``
             for the weights timm has for the backbone, which it takes from a network.
-        frozen: train the head only (and what a method learns beside it). The trunk's batch norm
-            keeps its statistics.
+        frozen: train the head only, and what a method learns beside it.
+        keep_statistics: batch norm goes on with the statistics of the pretrained weights. With
+            few examples those of small batches undo more than they adapt; ``False`` is for long
+            runs on many images of another kind.
         layer_decay: factor on the learning rate from each layer of the trunk to the one below;
             the head learns at the full rate.
         sha256: of the file; ``None`` is filled in when a run starts.
@@ -105,6 +107,7 @@ class Start:
 
     pretrained: str | None = None
     frozen: bool = False
+    keep_statistics: bool = True
     layer_decay: float = 1.0
     sha256: str | None = None
 
@@ -113,11 +116,18 @@ class Start:
         fields.require(0 < self.layer_decay <= 1, self, "layer_decay", "be in (0, 1]")
         if self.frozen:
             fields.require(self.layer_decay == 1, self, "layer_decay", "be 1 with a frozen trunk")
+            kept = self.keep_statistics
+            fields.require(kept, self, "keep_statistics", "be true with a frozen trunk")
 
     @property
     def file(self) -> Path | None:
         """The file, if it starts from one."""
         return None if self.pretrained in (None, TIMM) else Path(self.pretrained)
+
+    @property
+    def statistics_are_kept(self) -> bool:
+        """Whether there are statistics worth keeping, and they are to be kept."""
+        return self.frozen or (self.pretrained is not None and self.keep_statistics)
 
     def resolved(self) -> Start:
         """The same with the checksum of its file.
@@ -249,7 +259,7 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
     """A recipe with fields replaced by what a user typed: ``{"interval": "5"}``.
 
     A field is looked for in the method, the budget, the dropout (``dropout_rate``,
-    ``dropout_placement``), the start (``pretrained``, ``frozen``, ``layer_decay``), the splits
+    ``dropout_placement``), the start (``pretrained``, ``frozen``, ...), the splits
     (``meta_fraction``, ``tune_fraction``) and the recipe.
 
     Raises:
@@ -267,6 +277,7 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
         tune_fraction=("splits", "tune"),
         pretrained=("start", "pretrained"),
         frozen=("start", "frozen"),
+        keep_statistics=("start", "keep_statistics"),
         layer_decay=("start", "layer_decay"),
         test_passes=("", "test_passes"),
     )

@@ -51,7 +51,7 @@ from revar.store import MANIFEST, Store
 from revar.training import TrainingState
 from revar.types import Task
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a folder written now could not be read by an older version."""
 LOG = "log.jsonl"
 _INPUTS: dict[str, type[Inputs]] = {"array": ArrayInputs, "frame": FrameInputs}

@@ -14,6 +14,7 @@ from revar.bilevel import (
     central_difference,
     directional_derivative,
     lookahead,
+    losses_after,
 )
 from revar.functional import Params, call, mode, parameters
 from revar.randomness import RandomState
@@ -90,6 +91,7 @@ def test_alignment_is_the_derivative_of_the_meta_loss_by_the_weight() -> None:
     net, x = make("convolution")
     problem, params = problem_on(net, x), parameters(net)
     got = alignments(problem, params).values * (-problem.lr / len(x))
+    assert problem.weights is not None
     for i in range(len(x)):
         values = []
         for sign in (+1, -1):
@@ -97,6 +99,46 @@ def test_alignment_is_the_derivative_of_the_meta_loss_by_the_weight() -> None:
             weights[i] += sign * 1e-5
             values.append(alignments(replace(problem, weights=weights), params).meta_loss)
         torch.testing.assert_close(got[i], (values[0] - values[1]) / 2e-5, rtol=1e-5, atol=1e-10)
+
+
+@pytest.mark.parametrize("strategy", ["forward_mode", "double_backward", "finite_difference"])
+def test_no_weights_are_weights_of_zero(strategy: Strategy) -> None:
+    """The look-ahead is left out; without randomness in the meta-loss nothing else differs."""
+    net, x = make("convolution")
+    problem, params = problem_on(net, x, passes=1), parameters(net)  # one pass has no variance
+    nothing = alignments(replace(problem, weights=None), params, strategy)
+    zero = alignments(replace(problem, weights=torch.zeros(len(x)).double()), params, strategy)
+    torch.testing.assert_close(nothing.values, zero.values, rtol=1e-9, atol=1e-14)
+    torch.testing.assert_close(nothing.meta_loss, zero.meta_loss)
+
+
+def test_the_strategies_agree_without_weights() -> None:
+    net, x = make("mlp")
+    problem, params = replace(problem_on(net, x), weights=None), parameters(net)
+    torch.manual_seed(3)
+    reference = alignments(problem, params, "double_backward")
+    assert relative(alignments(problem, params).values, reference.values) < 1e-12
+    difference = alignments(problem, params, "finite_difference")
+    assert relative(difference.values, reference.values) < 1e-6
+
+
+@pytest.mark.parametrize("held_out", [False, True], ids=["train", "held-out"])
+def test_losses_after_the_look_ahead(held_out: bool) -> None:
+    """Under the masks of the step, which the caller's generators still hold afterwards."""
+    net, x = make("convolution")
+    problem, params = problem_on(net, x, held_out=held_out), parameters(net)
+    torch.manual_seed(5)
+    before = RandomState.capture(CPU)
+    got = losses_after(problem, params)
+    assert before.equals(RandomState.capture(CPU))
+    ahead = lookahead(problem.losses, params, problem.weights, problem.lr)
+    before.restore()
+    expected = (problem.candidates or problem.losses)(ahead)
+    assert torch.equal(got, expected)
+    before.restore()
+    still = losses_after(replace(problem, weights=None, candidates=None), params)
+    before.restore()
+    assert torch.equal(still, problem.losses(params))
 
 
 def test_closed_form_of_a_linear_model() -> None:

@@ -12,10 +12,11 @@ from torch import Tensor
 import revar.methods.l2r
 from revar.bilevel import Alignments
 from revar.errors import InputError
-from revar.functional import call, mode
+from revar.functional import Params, call, mode
 from revar.methods.base import Plan
 from revar.methods.erm import ERM
 from revar.methods.l2r import L2R, rectified
+from revar.randomness import preserved
 from revar.stochastic import variance
 from revar.types import Batch, Networks
 from support.feeds import CLOCK, TASK, small
@@ -27,7 +28,7 @@ def naive_weights(method: L2R, networks: Networks, batch: Batch, meta: Batch) ->
     f = networks.classifier
     theta = {k: p.detach().clone().requires_grad_() for k, p in f.named_parameters()}
     epsilon = torch.zeros(len(batch.y), dtype=batch.x.dtype, requires_grad=True)
-    with mode(f, dropout=True, statistics=False):
+    with preserved(batch.x.device), mode(f, dropout=True, statistics=False):
         losses = F.cross_entropy(call(f, theta, batch.x), batch.y, reduction="none")
     gradients = torch.autograd.grad(
         (epsilon * losses).sum(), list(theta.values()), create_graph=True
@@ -35,39 +36,27 @@ def naive_weights(method: L2R, networks: Networks, batch: Batch, meta: Batch) ->
     ahead = {k: p - 0.3 * g for (k, p), g in zip(theta.items(), gradients, strict=True)}
     with mode(f, dropout=False, statistics=True):
         loss = F.cross_entropy(call(f, ahead, meta.x), meta.y)
-    if method.variance_weight:
-        with mode(f, dropout=True, statistics=True):
-            samples = torch.stack([call(f, ahead, meta.x) for _ in range(method.passes)])
-        loss = loss + method.variance_weight * variance(samples).mean()
+    with mode(f, dropout=True, statistics=True):
+        samples = torch.stack([call(f, ahead, meta.x) for _ in range(method.passes)])
+    loss = loss + method.variance_weight * variance(samples).mean()
     (slope,) = torch.autograd.grad(loss, epsilon)
     raw = (-slope).clamp_min(0)
     return raw / (raw.sum() + float(raw.sum() == 0))
 
 
-@pytest.mark.parametrize("engine", ["forward_mode", "double_backward"])
+@pytest.mark.parametrize("engine", ["forward_mode", "double_backward", "finite_difference"])
 @pytest.mark.parametrize("variance_weight", [0.0, 2.0])
 def test_weights_are_the_closed_form_at_zero(variance_weight: float, engine: str) -> None:
-    """Through a look-ahead of any size; and in training mode, as the loop calls it."""
+    """Against a look-ahead of a size that must not matter; in training mode, as in the loop."""
     method = L2R(variance_weight=variance_weight, passes=3, engine=engine)  # type: ignore[arg-type]
     networks, batch, feeds = small(method, "everywhere")
     torch.manual_seed(11)
-    if variance_weight:
-        # The passes draw after the training pass in the written-out form, first in ours.
-        with mode(networks.classifier, dropout=True, statistics=False):
-            networks.classifier(batch.x)
-    state = {name: value.clone() for name, value in networks.state_dict().items()}
-    torch.manual_seed(11)
     expected = naive_weights(method, networks, batch, feeds.meta(12))
-    networks.load_state_dict(state)
     torch.manual_seed(11)
     with mode(networks, dropout=True, statistics=False):
         result = method.loss(networks, TASK, batch, feeds, CLOCK)
-    assert result.weights is not None
-    if variance_weight and engine == "forward_mode":
-        # Other masks in the variance term: the same up to sampling, not to the last digit.
-        assert torch.corrcoef(torch.stack([result.weights, expected]))[0, 1] > 0.5
-        return
-    torch.testing.assert_close(result.weights, expected, rtol=1e-9, atol=1e-14)
+    tolerance = 1e-5 if engine == "finite_difference" else 1e-9
+    torch.testing.assert_close(result.weights, expected, rtol=tolerance, atol=tolerance / 100)
 
 
 def test_weights_are_products_of_gradients() -> None:
@@ -75,27 +64,21 @@ def test_weights_are_products_of_gradients() -> None:
     method = L2R(meta_batch=7)
     networks, batch, feeds = small(method, rate=0.0)
     f = networks.classifier
-    learned = list(f.parameters())
+    own: Params = dict(f.named_parameters())
+
+    def gradient(loss: Tensor) -> Tensor:
+        parts = torch.autograd.grad(loss, list(own.values()), retain_graph=True)
+        return torch.cat([part.flatten() for part in parts])
+
+    with mode(f, dropout=False, statistics=True):
+        target = gradient(F.cross_entropy(f(feeds.x[:7]), feeds.y[:7]))
     with mode(f, dropout=True, statistics=False):
-        losses = F.cross_entropy(f(batch.x), batch.y, reduction="none")
-    with mode(f, dropout=False, statistics=True):
-        meta_loss = F.cross_entropy(f(feeds.x[:7]), feeds.y[:7])
-    networks, batch, feeds = small(method, rate=0.0)  # the pass above moved the statistics
-    f = networks.classifier
-    learned = list(f.parameters())
-    with mode(f, dropout=False, statistics=True):
-        meta_loss = F.cross_entropy(f(feeds.x[:7]), feeds.y[:7])
-    target = torch.cat([g.flatten() for g in torch.autograd.grad(meta_loss, learned)])
-    products = []
-    for i in range(len(batch.y)):
-        own = dict(f.named_parameters())
-        with mode(f, dropout=True, statistics=False):
-            losses = F.cross_entropy(call(f, own, batch.x), batch.y, reduction="none")  # type: ignore[arg-type]
-        gradient = torch.autograd.grad(losses[i], learned)
-        products.append(torch.cat([g.flatten() for g in gradient]) @ target)
-    positive = torch.stack(products).clamp_min(0)
+        losses = F.cross_entropy(call(f, own, batch.x), batch.y, reduction="none")
+    products = torch.stack([gradient(loss) @ target for loss in losses])
+    assert (products < 0).any()
+    assert (products > 0).any()
     result = method.loss(networks, TASK, batch, feeds, CLOCK)
-    torch.testing.assert_close(result.weights, positive / positive.sum())
+    torch.testing.assert_close(result.weights, products.clamp_min(0) / products.clamp_min(0).sum())
 
 
 def test_the_loss_is_the_weighted_sum() -> None:
@@ -152,10 +135,10 @@ def test_extreme_logits_stay_finite() -> None:
     feeds.x = feeds.x.float()
     with torch.no_grad():
         for p in networks.classifier.parameters():
-            p.mul_(50)
+            p.mul_(100)
     result = method.loss(networks, TASK, batch, feeds, CLOCK)
     assert result.logits.abs().max() > 1e4
-    result.loss.backward()  # type: ignore[no-untyped-call]
+    result.loss.backward()
     assert result.loss.isfinite()
     for p in networks.classifier.parameters():
         assert p.grad is not None

@@ -132,7 +132,7 @@ def test_meta_steps_and_their_optimiser() -> None:
     assert (every.outer.name, every.outer.learning_rate) == ("adam", 1e-3)
     assert every.outer.weight_decay == 1e-4
     assert every.weight_normalisation == "none"
-    assert [layer.out_features for layer in WeightNet(100).net[::2]] == [100, 1]  # type: ignore[union-attr]
+    assert [layer.out_features for layer in WeightNet(100).net[::2]] == [100, 1]
 
 
 def test_the_meta_batch_is_as_asked_and_at_most_the_meta_set() -> None:
@@ -150,11 +150,11 @@ def test_extreme_logits_stay_finite() -> None:
     feeds.x = feeds.x.float()
     with torch.no_grad():
         for p in networks.classifier.parameters():
-            p.mul_(50)
+            p.mul_(100)
     result = method.loss(networks, TASK, batch, feeds, CLOCK)
     assert result.logits.abs().max() > 1e4
     outer = method.outer_loss(networks, TASK, batch, feeds, CLOCK)
-    (result.loss + outer.loss).backward()  # type: ignore[no-untyped-call]
+    (result.loss + outer.loss).backward()
     for p in networks.parameters():
         assert p.grad is None or p.grad.isfinite().all()
     assert result.loss.isfinite()
@@ -192,7 +192,8 @@ def test_dropout_is_needed_for_the_variance_alone() -> None:
 def test_wrong_labels_are_weighted_down_and_not_memorised(monkeypatch: pytest.MonkeyPatch) -> None:
     """40 % symmetric noise, clean meta set, long enough for ERM to remember every label."""
     plain = outcome("erm", monkeypatch, ERM)
-    mine = outcome("mwn", monkeypatch, MetaWeightNet, outer_learning_rate=0.01)
+    # Some 200 steps, where the authors take 60,000: V must learn faster than theirs.
+    mine = outcome("mwn", monkeypatch, MetaWeightNet, outer_learning_rate=0.003)
     assert plain.memorised > 0.95
-    assert mine.auroc > 0.75
-    assert mine.accuracy > plain.accuracy + 0.1
+    assert mine.auroc > 0.8
+    assert mine.accuracy > plain.accuracy + 0.05

@@ -8,6 +8,9 @@ expected number of errors among the k most certain grows linearly along a block 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +22,8 @@ from revar.metrics.arrays import selective_arguments
 Floats = NDArray[np.float64]
 _CHUNK = 1 << 18
 """Blocks at a time, so that memory does not grow with the number of errors."""
+_MANY = 1 << 17
+"""Examples from which on sorting in threads pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +84,7 @@ def rank(uncertainty: Any, correct: Any, sample_weight: Any = None) -> Ranking:
     """
     scores, hits, weights = selective_arguments(uncertainty, correct, sample_weight)
     if weights is None:
-        failed = np.sort(scores[~hits])
-        starts = _starts(failed)
-        values = failed[starts]
-        errors: NDArray[np.int64] = np.diff(np.r_[starts, len(failed)])
-        ordered = np.sort(scores)
-        below = np.searchsorted(ordered, values, side="left")
-        upto = np.searchsorted(ordered, values, side="right")
-        return Ranking(
-            below.astype(np.float64), (upto - below).astype(np.float64), errors.astype(np.float64),
-            np.asarray(float(len(scores))), np.asarray(float(len(failed))),
-        )  # fmt: skip
+        return among_sorted(scores[~hits], _sorted_parts(scores))
     counts = bool((weights == np.floor(weights)).all())
     # Real weights are summed with rounding: tied rows need an order that is not the given one.
     order = np.argsort(scores, kind="stable") if counts else np.lexsort((weights, hits, scores))
@@ -101,8 +96,38 @@ def rank(uncertainty: Any, correct: Any, sample_weight: Any = None) -> Ranking:
     there = wrong > 0
     return Ranking(
         before[there], size[there], wrong[there], np.asarray(size.sum()),
-        np.asarray(wrong.sum()), counts=bool((weights == np.floor(weights)).all()),
+        np.asarray(wrong.sum()), counts=counts,
     )  # fmt: skip
+
+
+def among_sorted(failed: NDArray[Any], parts: Sequence[NDArray[Any]]) -> Ranking:
+    """The ranking without weights: only how many lie below each error must be known.
+
+    Args:
+        failed: [m] uncertainty of the errors, in any order.
+        parts: uncertainty of all examples, in pieces that are sorted each.
+    """
+    failed = np.sort(failed)
+    starts = _starts(failed)
+    values = failed[starts]
+    errors: NDArray[np.int64] = np.diff(np.r_[starts, len(failed)])
+    below, upto = np.zeros(len(values)), np.zeros(len(values))
+    for part in parts:
+        below += np.searchsorted(part, values, side="left")
+        upto += np.searchsorted(part, values, side="right")
+    return Ranking(
+        below, upto - below, errors.astype(np.float64),
+        np.asarray(float(sum(map(len, parts)))), np.asarray(float(len(failed))),
+    )  # fmt: skip
+
+
+def _sorted_parts(scores: NDArray[Any]) -> list[NDArray[Any]]:
+    """The values in sorted pieces, a thread each where there are many."""
+    threads = min(os.cpu_count() or 1, 4) if len(scores) >= _MANY else 1
+    if threads == 1:
+        return [np.sort(scores)]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(np.sort, np.array_split(scores, threads)))
 
 
 def _starts(ordered: NDArray[Any]) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ from revar.metrics.arrays import selective_arguments
 from revar.metrics.ranking import (
     Floats,
     Ranking,
+    among_sorted,
     expected_errors,
     rank,
     summed_generalised_risk,
@@ -67,12 +68,14 @@ def risk_coverage_curve(
         correct: [n] booleans.
         sample_weight: [n] weights; the curve has a point per example of positive weight.
     """
-    scores, _, weights = selective_arguments(uncertainty, correct, sample_weight)
-    ranking = rank(uncertainty, correct, sample_weight)
+    scores, hits, weights = selective_arguments(uncertainty, correct, sample_weight)
     if weights is None:
-        threshold = np.sort(scores).astype(np.float64)
+        ordered = np.sort(scores)
+        ranking = among_sorted(scores[~hits], [ordered])
+        threshold = ordered.astype(np.float64)
         kept = np.arange(1.0, len(scores) + 1)
     else:
+        ranking = rank(uncertainty, correct, sample_weight)
         # By weight within ties: the points must not depend on the order of the rows.
         order = np.lexsort((weights, scores))
         order = order[weights[order] > 0]
@@ -132,8 +135,12 @@ def augrc_of(ranking: Ranking, coverage: Interval = (0.0, 1.0)) -> Floats:
 def normalised_auarc_of(ranking: Ranking, coverage: Interval = (0.0, 1.0)) -> Floats:
     """[...] share of the gap between random and oracle that is closed; NaN without a gap."""
     best = aurc_of(ranking.oracle(), coverage)
+    return _closed(ranking, aurc_of(ranking, coverage), best, coverage)
+
+
+def _closed(ranking: Ranking, area: Floats, best: Floats, coverage: Interval) -> Floats:
     gap = ranking.error_rate - best
-    closed = ranking.error_rate - aurc_of(ranking, coverage)
+    closed = ranking.error_rate - area
     mixed = (ranking.wrong > 0) & (ranking.wrong < ranking.total) & (gap > 0)
     if ranking.counts:
         # Where nothing is rejected all orders are alike, and what gap there is is rounding.
@@ -348,20 +355,17 @@ def _defined(
     return value
 
 
-_ALWAYS: dict[str, Callable[[Ranking], Any]] = {
-    "auarc": lambda r: 1.0 - aurc_of(r),
-    "aurc": aurc_of,
-    "e_aurc": e_aurc_of,
-    "augrc": augrc_of,
-}
-_IF_MIXED: dict[str, Callable[[Ranking], Any]] = {
-    "normalised_auarc": normalised_auarc_of,
-    "failure_auroc": failure_auroc_of,
-    "failure_aupr": _aupr_of,
-    "fpr_at_95_tpr": lambda r: _fpr_of(r, 0.95),
-}
-CURVE_FIGURES = (*_ALWAYS, *_IF_MIXED)
-"""What `curve_figures` gives."""
+CURVE_FIGURES = (
+    "auarc",
+    "aurc",
+    "e_aurc",
+    "augrc",
+    "normalised_auarc",
+    "failure_auroc",
+    "failure_aupr",
+    "fpr_at_95_tpr",
+)
+"""What `curve_figures` gives; the last four need errors and hits."""
 
 
 def curve_figures(uncertainty: Any, correct: Any, *, sample_weight: Any = None) -> dict[str, float]:
@@ -370,11 +374,14 @@ def curve_figures(uncertainty: Any, correct: Any, *, sample_weight: Any = None) 
     Undefined ones are NaN, with one `UndefinedMetricWarning` that gives the reason.
     """
     ranking = rank(uncertainty, correct, sample_weight)
-    figures = {name: float(figure(ranking)) for name, figure in _ALWAYS.items()}
+    area, best = aurc_of(ranking), aurc_of(ranking.oracle())
+    values = [1.0 - area, area, np.maximum(area - best, 0.0), augrc_of(ranking)]
     reason = _why_undefined(ranking)
     if reason:
-        msg = f"{', '.join(_IF_MIXED)} are undefined: {reason}"
+        msg = f"{', '.join(CURVE_FIGURES[4:])} are undefined: {reason}"
         warnings.warn(msg, UndefinedMetricWarning, stacklevel=2)
-    for name, figure in _IF_MIXED.items():
-        figures[name] = float("nan") if reason else float(figure(ranking))
-    return figures
+        values += [np.asarray(np.nan)] * 4
+    else:
+        closed = _closed(ranking, area, best, (0.0, 1.0))
+        values += [closed, failure_auroc_of(ranking), _aupr_of(ranking), _fpr_of(ranking, 0.95)]
+    return dict(zip(CURVE_FIGURES, map(float, values), strict=True))

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from revar.errors import InputError
-from revar.functional import freeze
 from revar.nets.base import Classifier, SplitClassifier
 from revar.nets.external import TimmClassifier
 from revar.nets.pretrained import load_pretrained, run_statistics
@@ -31,21 +30,40 @@ def head_of(classifier: Classifier) -> nn.Module | None:
 
 
 def load_start(classifier: Classifier, path: Path) -> None:
-    """Put the weights of a file into a new classifier; a head of another size is left new.
+    """Put the weights of a file into a new classifier; a head of another size starts at zero.
 
     Raises:
         InputError: no such file, or it lacks some tensor of the trunk.
     """
     missing = load_pretrained(classifier, path)
     head = head_of(classifier)
-    if head is not None:
-        prefix = next(name for name, module in classifier.named_modules() if module is head)
-        missing = {name for name in missing if not name.startswith(f"{prefix}.")}
+    of_head = set() if head is None else set(head.parameters())
+    named = dict(classifier.named_parameters())
+    if any(named.get(name) in of_head for name in missing):
+        zero_head(classifier)
+        missing = {name for name in missing if named.get(name) not in of_head}
     if missing:
         first = min(missing)
         shape = tuple(classifier.state_dict()[first].shape)
         msg = f'"{path}" has no "{first}" of shape {shape}: it belongs to another network'
         raise InputError(msg)
+
+
+def has_new_head(classifier: Classifier, n_outputs: int) -> bool:
+    """Whether timm's weights are for another number of classes than these."""
+    known: dict[str, Any] = getattr(getattr(classifier, "net", None), "pretrained_cfg", None) or {}
+    return bool(known.get("num_classes") != n_outputs)
+
+
+def zero_head(classifier: Classifier) -> None:
+    """Let a new last layer give logits of zero.
+
+    Random ones would send large and meaningless gradients into a trunk that has learned
+    something (Dosovitskiy et al. 2021 fine-tune in this way).
+    """
+    head = head_of(classifier)
+    for parameter in () if head is None else head.parameters():
+        nn.init.zeros_(parameter)
 
 
 def freeze_trunk(classifier: Classifier) -> None:
@@ -61,7 +79,9 @@ def freeze_trunk(classifier: Classifier) -> None:
             "leave nothing to train: give a module that ends in nn.Linear"
         )
         raise InputError(msg)
-    freeze(classifier, but=head)
+    trained = set(head.parameters())
+    for parameter in classifier.parameters():
+        parameter.requires_grad_(parameter in trained)
 
 
 def input_statistics(classifier: Classifier, path: Path | None, x: Tensor) -> dict[str, Tensor]:

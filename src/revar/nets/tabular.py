@@ -21,26 +21,28 @@ from revar.nets.base import Dropout, SplitClassifier
 class NumberEmbedding(nn.Module):
     """Each input number v to a vector of its own (Gorishniy et al. 2022, periodic features).
 
-    ``relu(A_j [v, sin(2 pi c_j v), cos(2 pi c_j v)] + b_j)`` for input j, with k learned
-    frequencies ``c_j`` that start as normal numbers of deviation ``spread``, and v itself kept
-    beside its waves.
+    ``relu(A_j [v, sin(2 pi s c_j v), cos(2 pi s c_j v)] + b_j)`` for input j, with learned
+    frequencies ``s c_j`` that start as normal numbers of deviation ``s = spread``, and v itself
+    kept beside its waves. The parameter is ``c_j``, of unit size: a learning rate that suits the
+    weights would throw the frequencies themselves about, and no wave would be learned.
     """
 
-    def __init__(self, n_inputs: int, width: int, waves: int = 8, spread: float = 0.1) -> None:
+    def __init__(self, n_inputs: int, width: int, waves: int = 8, spread: float = 0.3) -> None:
         super().__init__()
+        self.spread = spread
         features = 1 + 2 * waves
         bound = features**-0.5
         self.frequencies = nn.Parameter(torch.empty(n_inputs, waves))
         self.weight = nn.Parameter(torch.empty(n_inputs, features, width))
         self.bias = nn.Parameter(torch.empty(n_inputs, width))
-        nn.init.normal_(self.frequencies, std=spread)
+        nn.init.normal_(self.frequencies)
         for parameter in (self.weight, self.bias):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         """[n, n_inputs] to [n, n_inputs * width]."""
         value = x.unsqueeze(-1)
-        angle = tau * self.frequencies * value
+        angle = tau * self.spread * self.frequencies * value
         features = torch.cat([value, angle.sin(), angle.cos()], -1)
         embedded = torch.einsum("njf,jfw->njw", features, self.weight) + self.bias
         return F.relu(embedded).flatten(1)
