@@ -25,7 +25,7 @@ from revar.recipe import (
     method_name,
     with_settings,
 )
-from revar.registry import BACKBONES, DATASETS, METHODS, SCORES, Entry, find, load
+from revar.registry import BACKBONES, DATASETS, METHODS, OWN_SCORES, SCORES, Entry, find, load
 from revar.splits import SplitPlan
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
@@ -382,7 +382,7 @@ def test_names_are_registered_once() -> None:
 
 @pytest.mark.parametrize("entry", METHODS, ids=lambda e: e.name)
 def test_a_method_offers_registered_scores_its_default_first(entry: Any) -> None:
-    assert set(entry.scores) <= {score.name for score in SCORES}
+    assert set(entry.scores) <= {score.name for score in (*SCORES, *OWN_SCORES)}
     assert make_method(entry.name).default_score == entry.scores[0]
 
 

@@ -15,8 +15,8 @@ from revar.entries import BackboneEntry, Entry
 from revar.errors import unknown
 
 __all__ = [
-    "BACKBONES", "DATASETS", "METHODS", "SCORES", "BackboneEntry", "Entry", "MethodEntry", "find",
-    "load",
+    "BACKBONES", "DATASETS", "METHODS", "OWN_SCORES", "SCORES", "BackboneEntry", "Entry",
+    "MethodEntry", "find", "load",
 ]  # fmt: skip
 
 
@@ -246,6 +246,25 @@ SCORES: tuple[Entry, ...] = (
         citation="ours",
     ),
 )
+
+OWN_SCORES: tuple[Entry, ...] = (
+    Entry(
+        name="abstention",
+        summary="log-odds of the class 'none of these' (gamblers, sat)",
+        citation="Liu et al. 2019; Huang et al. 2020",
+    ),
+    Entry(
+        name="selection",
+        summary="negative logit of the selection head (selectivenet)",
+        citation="Geifman and El-Yaniv 2019",
+    ),
+    Entry(
+        name="history",
+        summary="log-odds against the label, averaged over snapshots of the training (history)",
+        citation="Rabanser et al. 2022",
+    ),
+)
+"""Scores that a method brings along, as columns of its predictions."""
 
 _E = TypeVar("_E", bound=Entry)
 

@@ -155,13 +155,12 @@ def test_what_wraps_a_network_is_seen_through(tmp_path: Path, wrapper: str) -> N
     assert same(fresh.state_dict(), state)
 
 
-@pytest.mark.parametrize(("part", "head"), [("trunk", {"head.1.weight", "head.1.bias"})])
-def test_a_bare_trunk_fills_the_trunk(tmp_path: Path, part: str, head: set[str]) -> None:
+def test_a_bare_trunk_fills_the_trunk(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
-    trained, fresh = net(seed=1), net(seed=2)
-    save_file(trained.get_submodule(part).state_dict(), path)
-    assert load_pretrained(fresh, path) == head
-    assert same(fresh.get_submodule(part).state_dict(), trained.get_submodule(part).state_dict())
+    trained, fresh = net(seed=1).get_submodule("trunk"), net(seed=2)
+    save_file(trained.state_dict(), path)
+    assert load_pretrained(fresh, path) == {"head.1.weight", "head.1.bias"}
+    assert same(fresh.get_submodule("trunk").state_dict(), trained.state_dict())
 
 
 def test_a_bare_timm_model_fills_its_classifier(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from revar.calibrators import CALIBRATORS
 from revar.errors import unknown
-from revar.registry import BACKBONES, DATASETS, METHODS, SCORES, Entry
+from revar.registry import BACKBONES, DATASETS, METHODS, OWN_SCORES, SCORES, Entry
 
 Kind = Literal["methods", "scores", "calibrators", "backbones", "datasets"]
 _LISTS: dict[str, tuple[Entry, ...]] = {
     "methods": METHODS,
-    "scores": SCORES,
+    "scores": (*SCORES, *OWN_SCORES),
     "calibrators": CALIBRATORS,
     "backbones": BACKBONES,
     "datasets": DATASETS,

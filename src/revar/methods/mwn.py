@@ -56,7 +56,7 @@ class MetaWeightNet(Reweighting, Bilevel):
         meta_batch: held-out examples in every meta step; ``None`` takes the training batch's
             size [100, as the training batch]. At most the meta set.
         interval: training steps per meta step [1].
-        outer_optimiser: of V: ``adam`` [stable code] or ``sgd`` [original code, Nesterov].
+        outer_optimiser: of V: ``adam`` [stable code] or ``sgd`` [original code].
         outer_learning_rate: [1e-3]
         outer_momentum: of sgd [0.9].
         outer_weight_decay: [1e-4; original code 5e-4]
