@@ -272,7 +272,7 @@ def test_pipelines_searches_and_cross_validation() -> None:
     ("options", "words"),
     [
         ({"method": "revr"}, 'unknown method "revr": did you mean "revar"'),
-        ({"backbone": "resnet2O"}, 'unknown backbone "resnet2O": did you mean "resnet20"'),
+        ({"backbone": "convmet"}, 'unknown backbone "convmet": did you mean "convnet"'),
         ({"epochs": 0}, "epochs is 0"),
         ({"epochs": "ten"}, "epochs is 'ten', it must be a whole number"),
         ({"optimiser": "lion"}, "optimiser is 'lion', it must be one of sgd, adamw"),

@@ -235,7 +235,7 @@ def test_a_set_without_labels_is_refused() -> None:
 def test_nan_in_the_logits_is_refused_with_its_row() -> None:
     predictions = bare([True, False, True])
     predictions.logits[2] = np.nan
-    with pytest.raises(ValueError, match="NaN in 1 rows?: 2|row 2"):
+    with pytest.raises(ValueError, match="NaN in 1 rows: 2"):
         evaluate(predictions, PLAIN)
 
 

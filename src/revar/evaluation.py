@@ -67,9 +67,7 @@ def evaluate(predictions: Predictions, fitted: Fitted) -> dict[str, Any]:
     return figures
 
 
-def _calibration(
-    probabilities: NDArray[np.float64], labels: NDArray[np.int64]
-) -> dict[str, float]:
+def _calibration(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:
     ece = partial(metrics.ece, probabilities, labels)
     return {
         "ece": ece(),

@@ -34,6 +34,7 @@ from revar.predictions import Predictions
 from revar.preparation import Prepared, prepare
 from revar.randomness import derive, repeatable, seeded
 from revar.recipe import Recipe
+from revar.scores import available
 from revar.scores.learned import Fitted, fit_scores
 from revar.stochastic import DropoutPasses, placement
 from revar.training import Observer, TrainingState
@@ -196,6 +197,9 @@ def fit_prepared(
         orientation=recipe.method.orientation,
         own=recipe.method.own_score,
     )
+    if model.fitted.default_score not in available(model.predictions["train"], model.fitted):
+        # A method that is selected by dropout passes, on a net without dropout.
+        model.fitted = replace(model.fitted, default_score="softmax")
     return model
 
 

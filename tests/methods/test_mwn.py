@@ -14,10 +14,12 @@ from revar.functional import call, mode
 from revar.methods.base import Plan
 from revar.methods.erm import ERM
 from revar.methods.mwn import MetaWeightNet, WeightNet
+from revar.scores import available
 from revar.stochastic import variance
 from revar.types import Batch, Networks
 from support.feeds import CLOCK, TASK, small
 from support.noise import outcome
+from support.problems import fit
 
 
 def weight_net(networks: Networks) -> WeightNet:
@@ -197,3 +199,9 @@ def test_wrong_labels_are_weighted_down_and_not_memorised(monkeypatch: pytest.Mo
     assert plain.memorised > 0.95
     assert mine.auroc > 0.8
     assert mine.accuracy > plain.accuracy + 0.05
+
+
+def test_without_dropout_it_is_selected_by_softmax() -> None:
+    model = fit("mwn", dropout_rate=0.0)
+    assert model.fitted.default_score == "softmax"
+    assert "mcd" not in available(model.predictions["test"], model.fitted)

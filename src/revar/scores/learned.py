@@ -228,9 +228,7 @@ def fit_scores(
     Without a tune split nothing is fused, and a run whose default is ``fused`` uses softmax.
     """
     side, note = fit_orientation(tune, orientation)
-    fitted = Fitted(
-        default_score=default_score, orientation=side, orientation_note=note, own=own
-    )
+    fitted = Fitted(default_score=default_score, orientation=side, orientation_note=note, own=own)
     if tune is None:
         return replace(fitted, default_score="softmax") if default_score == "fused" else fitted
     return replace(fitted, fusion=fit_fusion(tune, fitted))

@@ -1,0 +1,78 @@
+"""The command line: strings to calls. Nothing heavy is imported before it is used."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any, TextIO
+
+import typer
+
+from revar.cli import listing, training, using  # noqa: F401  (each adds its commands)
+from revar.cli.app import ARGUMENTS, ERR, app
+from revar.errors import DataWarning, InputError
+
+# typer carries its own click since 0.25; what it exports tells which one is in use.
+_ClickException: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
+def _fail(message: str) -> int:
+    ERR.print(f"error: {' '.join(message.split())}", style="red", highlight=False, markup=False)
+    return 2
+
+
+def _fail_usage(error: Any) -> int:
+    """What typer found wrong with the words of the command line, in one line."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # Its message is the help itself.
+        sys.stdout.write(error.format_message() + "\n")
+        return 2
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "revar"
+    return _fail(f"{error.format_message().rstrip('.')}: see '{path} --help'")
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; its exit code. Bad input is one line on stderr and code 2."""
+    ARGUMENTS[:] = arguments
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DataWarning)
+        shown = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, DataWarning):
+                ERR.print(f"warning: {message}", style="yellow", highlight=False, markup=False)
+            else:
+                shown(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        code = app(arguments, prog_name="revar", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except InputError as error:
+        return _fail(str(error))
+    except _ClickException as error:
+        return _fail_usage(error)
+    except OSError as error:
+        where = f' "{error.filename}"' if error.filename else ""
+        return _fail(f"{error.strerror or error}{where}")
+    except (KeyboardInterrupt, typer.Abort):
+        ERR.print("interrupted", style="red")
+        return 130
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""The application, and what its commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from revar import __version__
+
+if TYPE_CHECKING:
+    from revar.training import Observer
+
+app = typer.Typer(
+    name="revar",
+    help="Classifiers that know when to stay silent.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ARGUMENTS: list[str] = []
+"""What the user typed, to say it again."""
+OUT = Console()
+ERR = Console(stderr=True, soft_wrap=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+SkipUnreadable = Annotated[
+    bool, typer.Option("--skip-unreadable", help="Go on without images that cannot be read.")
+]
+Confidence = Annotated[float, typer.Option(help="Chance that a limit on the risk holds.")]
+Run = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
+
+
+def print_json(data: Any) -> None:
+    """For machines, on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def note(text: str) -> None:
+    """A remark for people, on standard error."""
+    ERR.print(text, style="dim", highlight=False, markup=False)
+
+
+@contextmanager
+def watch(label: str) -> Iterator[Observer]:
+    """A progress bar."""
+    from revar.progress import Bar
+
+    with Bar(ERR, label) as bar:
+        yield bar
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        sys.stdout.write(f"revar {__version__}\n")
+        raise typer.Exit
