@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from revar.metrics.arrays import selective_arguments
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 _CHUNK = 1 << 18
 """Blocks at a time, so that memory does not grow with the number of errors."""
 _MANY = 1 << 17
@@ -84,7 +87,7 @@ def rank(uncertainty: Any, correct: Any, sample_weight: Any = None) -> Ranking:
     """
     scores, hits, weights = selective_arguments(uncertainty, correct, sample_weight)
     if weights is None:
-        return among_sorted(scores[~hits], _sorted_parts(scores))
+        return among(np.sort(scores[~hits]), _pieces(scores[hits]))
     counts = bool((weights == np.floor(weights)).all())
     # Real weights are summed with rounding: tied rows need an order that is not the given one.
     order = np.argsort(scores, kind="stable") if counts else np.lexsort((weights, hits, scores))
@@ -100,34 +103,41 @@ def rank(uncertainty: Any, correct: Any, sample_weight: Any = None) -> Ranking:
     )  # fmt: skip
 
 
-def among_sorted(failed: NDArray[Any], parts: Sequence[NDArray[Any]]) -> Ranking:
-    """The ranking without weights: only how many lie below each error must be known.
+def among(failed: NDArray[Any], right: Sequence[NDArray[Any]]) -> Ranking:
+    """The ranking without weights: only how many hits lie below each error must be known.
 
     Args:
-        failed: [m] uncertainty of the errors, in any order.
-        parts: uncertainty of all examples, in pieces that are sorted each.
+        failed: [m] uncertainty of the errors, sorted.
+        right: uncertainty of the hits, in pieces; a thread each, where there are several.
     """
-    failed = np.sort(failed)
     starts = _starts(failed)
     values = failed[starts]
     errors: NDArray[np.int64] = np.diff(np.r_[starts, len(failed)])
-    below, upto = np.zeros(len(values)), np.zeros(len(values))
-    for part in parts:
-        below += np.searchsorted(part, values, side="left")
-        upto += np.searchsorted(part, values, side="right")
+    below, size = starts.astype(np.float64), errors.astype(np.float64)
+    with ThreadPoolExecutor(len(right)) if len(right) > 1 else nullcontext() as pool:
+        for first, tied, count in (pool.map if pool else map)(partial(_place, values), right):
+            below += first
+            size[tied] += count
+    total = float(len(failed) + sum(map(len, right)))
     return Ranking(
-        below, upto - below, errors.astype(np.float64),
-        np.asarray(float(sum(map(len, parts)))), np.asarray(float(len(failed))),
-    )  # fmt: skip
+        below, size, errors.astype(np.float64), np.asarray(total), np.asarray(float(len(failed)))
+    )
 
 
-def _sorted_parts(scores: NDArray[Any]) -> list[NDArray[Any]]:
-    """The values in sorted pieces, a thread each where there are many."""
-    threads = min(os.cpu_count() or 1, 4) if len(scores) >= _MANY else 1
-    if threads == 1:
-        return [np.sort(scores)]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(np.sort, np.array_split(scores, threads)))
+def _place(values: NDArray[Any], part: NDArray[Any]) -> tuple[Places, Places, Places]:
+    """How many of a part lie below each value, which values it holds, and how often."""
+    ordered = np.sort(part)
+    first: Places = np.searchsorted(ordered, values, side="left")
+    if len(ordered) == 0:
+        return first, first[:0], first[:0]
+    # The other end of a tie is looked for only where there is one.
+    tied: Places = np.flatnonzero(ordered[np.minimum(first, len(ordered) - 1)] == values)
+    return first, tied, np.searchsorted(ordered, values[tied], side="right") - first[tied]
+
+
+def _pieces(values: NDArray[Any]) -> list[NDArray[Any]]:
+    threads = min(os.cpu_count() or 1, 4) if len(values) >= _MANY else 1
+    return np.array_split(values, threads)
 
 
 def _starts(ordered: NDArray[Any]) -> NDArray[np.int64]:
@@ -175,8 +185,10 @@ def summed_risk(ranking: Ranking, upto: Floats) -> Floats:
         divisor = np.where(there, inside, 1.0)
         share = np.where(there, inside / np.where(size > 0, size, 1.0), 0.0)
         tail = harmonic(below, limit - below)
-        mean_place = (below + inside) / divisor * harmonic(below, inside) - 1.0
-        result = result + (errors * share * (tail - mean_place)).sum(axis=-1)
+        if not (inside == 1.0).all():
+            # Places are averaged over ties; the mean of a single place is the place itself.
+            tail -= (below + inside) / divisor * harmonic(below, inside) - 1.0
+        result = result + (errors * share * tail).sum(axis=-1)
     return result
 
 

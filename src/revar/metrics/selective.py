@@ -20,7 +20,7 @@ from revar.metrics.arrays import selective_arguments
 from revar.metrics.ranking import (
     Floats,
     Ranking,
-    among_sorted,
+    among,
     expected_errors,
     rank,
     summed_generalised_risk,
@@ -70,9 +70,10 @@ def risk_coverage_curve(
     """
     scores, hits, weights = selective_arguments(uncertainty, correct, sample_weight)
     if weights is None:
-        ordered = np.sort(scores)
-        ranking = among_sorted(scores[~hits], [ordered])
-        threshold = ordered.astype(np.float64)
+        right, failed = np.sort(scores[hits]), np.sort(scores[~hits])
+        ranking = among(failed, [right])
+        # Two sorted runs are merged in one pass.
+        threshold = np.sort(np.concatenate([right, failed]), kind="stable").astype(np.float64)
         kept = np.arange(1.0, len(scores) + 1)
     else:
         ranking = rank(uncertainty, correct, sample_weight)
