@@ -33,7 +33,7 @@ from revar.errors import InputError
 from revar.evaluation import evaluate
 from revar.fitting import fit_model
 from revar.provenance import provenance
-from revar.recipe import Budget, Recipe, make_method
+from revar.recipe import Budget, Recipe, make_method, with_settings
 from revar.registry import METHODS
 from revar.splits import take_off
 from revar.training import EpochRecord
@@ -94,6 +94,7 @@ def one_run(options: argparse.Namespace, name: str, noise: float, seed: int) -> 
         budget=Budget(epochs=options.epochs, batch_size=options.batch_size),
         seed=seed,
     )
+    recipe = with_settings(recipe, dict(pair.split("=", 1) for pair in options.set))
     watch = Watch()
     row: dict[str, Any] = {"method": name, "noise": noise, "seed": seed}
     began = time.perf_counter()
@@ -192,6 +193,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--backbone", default="mlp")
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--set", nargs="*", default=[], help="fields for all: augment=none")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.4])
     parser.add_argument("--noisy-meta", action="store_true")
