@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from revar import fields
 from revar.errors import InputError
+from revar.methods.erm import ERM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,12 @@ def test_a_wrong_type_names_the_field_the_value_and_what_is_wanted(
     shown = repr(value).replace("[", r"\[").replace("]", r"\]")
     with pytest.raises(InputError, match=rf"^Example: {name} is {shown}, it must be {wanted}$"):
         Example(**{name: value})
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_that_are_none_are_refused(value: float) -> None:
+    with pytest.raises(InputError, match=r"entropy is (-?inf|nan), it must be a finite number"):
+        ERM(entropy=value)
 
 
 def test_a_value_out_of_range_names_the_rule() -> None:

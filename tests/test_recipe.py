@@ -325,7 +325,7 @@ def test_a_recipe_out_of_range_is_refused(changes: dict[str, Any], message: str)
         ({"epochs": 0}, "epochs is 0, it must be at least 1"),
         ({"batch_size": 1}, "batch_size is 1, it must be >= 2"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0, it must be positive"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan, it must be positive"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan, it must be a finite number"),
         ({"gradient_clip": -1.0}, "gradient_clip is -1.0, it must be positive"),
         ({"lr_warmup": 1.0}, r"lr_warmup is 1\.0, it must be in \[0, 1\)"),
         ({"momentum": -0.1}, "momentum is -0.1, it must not be negative"),

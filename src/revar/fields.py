@@ -6,6 +6,7 @@ This is the only room that knows pydantic.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -58,6 +59,8 @@ def check(instance: Any) -> None:
         except ValidationError as error:
             msg = f"{cls.__name__}: {name} is {value!r}, it must be {_wanted(hint)}"
             raise InputError(msg) from error
+        if isinstance(checked, float) and not math.isfinite(checked):
+            raise InputError(f"{cls.__name__}: {name} is {value!r}, it must be a finite number")
         # 1 for a float becomes 1.0, so that equal instances are written alike.
         object.__setattr__(instance, name, checked)
 

@@ -110,7 +110,8 @@ class RunFolder:
         """
         difference = _first_difference(self.store.read_json("recipe.json"), _chosen(recipe, data))
         if difference:
-            raise InputError(f'"{self.path}" holds another run: {difference}')
+            msg = f'"{self.path}" holds another run: {difference}; choose another folder'
+            raise InputError(msg)
 
     def _acquire(self, seconds: float = 0.0) -> None:
         lock = FileLock(self.path / ".lock", timeout=seconds)

@@ -8,6 +8,7 @@ from typing import Protocol
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from revar.functional import at_least_single
 from revar.nets.base import Classifier
 from revar.nets.normalise import Normalise
 from revar.stochastic import DropoutPasses
@@ -51,7 +52,9 @@ class Task:
 
     def losses(self, logits: Tensor, batch: Batch) -> Tensor:
         """Cross-entropy of each example times its weight and that of its class, [n]."""
-        return self.weighted(F.cross_entropy(logits, batch.y, reduction="none"), batch)
+        # Autocast on a CPU would take the logarithm in half precision.
+        losses = F.cross_entropy(at_least_single(logits), batch.y, reduction="none")
+        return self.weighted(losses, batch)
 
     def weighted(self, losses: Tensor, batch: Batch) -> Tensor:
         """Any [n] losses times the weight of each example and that of its class."""

@@ -225,6 +225,21 @@ def test_version_and_help(capsys: Capture) -> None:
         assert "Usage" in capsys.readouterr().out
 
 
+def test_the_help_names_the_folder_that_is_written_by_default(capsys: Capture) -> None:
+    assert run(["train", "--help"]) == 0
+    assert "runs/DATA-METHOD-seedSEED" in capsys.readouterr().out
+
+
+def test_a_folder_is_the_same_with_a_slash_at_its_end(here: Path) -> None:
+    for k in range(2):
+        Path(f"photos/c{k}").mkdir(parents=True)
+        for i in range(20):
+            Image.new("RGB", (8, 8), (10 * i, 80 * k, 0)).save(f"photos/c{k}/{i}.png")
+    arguments = ["--out", "run", "--epochs", "1", "--method", "erm"]
+    assert run(["train", "--data", "photos/", *arguments]) == 0
+    assert run(["train", "--data", "photos", *arguments, "--resume"]) == 0
+
+
 def test_real_images_of_two_classes(here: Path, real_data: Path, capsys: Capture) -> None:
     """CIFAR-10 test images of ships and frogs, as a user would bring them: an .npz, no options."""
     with Image.open(real_data / "cifar10" / "test_batch.webp") as picture:

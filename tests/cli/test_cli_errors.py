@@ -129,10 +129,25 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     "unknown device": (nothing, [*DIGITS, "--device", "tpu"], '"tpu"'),
     "unknown list": (nothing, ["list", "method"], 'did you mean "methods"'),
     "no such timm model": (nothing, ["list", "backbones", "--timm", "zzz*"], '"zzz*"'),
+    "timm's names of another list": (
+        nothing, ["list", "methods", "--timm", "x*"], "goes with backbones only",
+    ),
+    "a column of an archive": (archive(), [*NPZ, "--target", "y"], '--target "y" is for a column'),
+    "groups of a dataset": (nothing, [*DIGITS, "--group", "g"], '--group "g" is for a column'),
+    "images of a folder": (folder(), [*TRAIN, "f", "--image", "p"], '--image "p" is for a column'),
+    "a column to evaluate on": (archive(), [*ON, "--target", "kind"], '"d.npz" is none'),
+    "a column of nothing": (nothing, [*ON[:2], "--target", "kind"], "give one with --on"),
     "a demo of nothing": (nothing, ["demo", "--epochs", "0"], "epochs is 0"),
     # Where to write.
     "out is a file": (text("f", "x"), [*DIGITS, "--out", "f"], '"f" is a file'),
     "out is below a file": (text("f", "x"), [*DIGITS, "--out", "f/run"], "f/run"),
+    "a run in a file cannot go on": (
+        text("f", "x"), [*DIGITS, "--out", "f", "--resume"], '"f" is a file',
+    ),
+    "a demo in a file": (text("f", "x"), ["demo", "--out", "f"], '"f" is a file'),
+    "decisions in no folder": (
+        archive(), [*PREDICT, "--out", "gone/d.csv"], 'no folder "gone" to write "d.csv" in',
+    ),
     "out is not empty": (used_folder, [*DIGITS, "--out", "o"], "not empty"),
     "out cannot be written": (nothing, [*DIGITS, "--out", "/proc/no/run"], "/proc/no"),
     "out holds a run": (nothing, [*DIGITS, "--out", "TABLE_RUN"], "holds a run already"),

@@ -147,6 +147,13 @@ def test_a_coverage_may_be_asked_for_instead_and_any_score(work: Path, capsys: C
             ],
             'did you mean "sgr"',
         ),
+        (
+            [
+                "select", "run", "--on", "calibration.npz", "--coverage", "0.7", "--procedure",
+                "srg",
+            ],
+            'did you mean "sgr"',
+        ),
         (["predict", "run", "live.npz", "--max-risk", "0.1"], "needs labelled calibration data"),
     ],
 )  # fmt: skip

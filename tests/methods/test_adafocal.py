@@ -208,6 +208,7 @@ def test_extreme_logits_give_finite_numbers(scale: float, gamma: float) -> None:
         ("gamma_max", 0.1),
         ("gamma_min", -0.1),
         ("gamma_initial", 0.0),
+        ("gamma_initial", -0.19),
         ("gamma_initial", 21.0),
     ],
 )

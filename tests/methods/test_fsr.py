@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -115,10 +116,42 @@ def test_the_variance_joins_the_meta_loss() -> None:
 def test_batch_weights_by_hand() -> None:
     gain = torch.tensor([0.3, -0.2, 0.1, 0.0]).double()
     clipped = torch.tensor([0.3, 0.0, 0.1, 0.0]).double() / 0.40001
-    torch.testing.assert_close(batch_weights(gain, "clip"), clipped)
+    one = torch.ones(4).double()
+    torch.testing.assert_close(batch_weights(gain, one, "clip"), clipped)
     shifted = torch.tensor([0.75, 0.25, 0.55, 0.45]).double() / 2.00001
-    torch.testing.assert_close(batch_weights(gain, "shift"), shifted)
-    assert not batch_weights(-gain.abs(), "clip").any(), "no step where nothing agrees"
+    torch.testing.assert_close(batch_weights(gain, one, "shift"), shifted)
+    counts = torch.tensor([2.0, 9.0, 0.0, 1.0]).double()
+    expected = torch.tensor([0.3, 0.0, 0.1, 0.0]).double() / 0.60001
+    torch.testing.assert_close(batch_weights(gain, counts, "clip"), expected)
+    assert not batch_weights(-gain.abs(), one, "clip").any(), "no step where nothing agrees"
+
+
+@pytest.mark.parametrize("mixup", [False, True])
+def test_class_and_sample_weights_multiply_the_losses_and_nothing_else(mixup: bool) -> None:
+    """Not the values, or an example of weight zero would be the best of its class."""
+    value: Literal["drop", "loss_after"] = "drop" if mixup else "loss_after"
+    method = FSR(mixup=mixup, value=value, lookahead_rate=1e-9)
+    results, values = [], []
+    task = replace(TASK, class_weights=(2.0, 2.0, 2.0))
+    weight = torch.linspace(0, 2, 12).double()
+    for chosen, given in ((TASK, None), (task, weight)):
+        networks, batch, feeds = small(method)
+        filled(networks, batch.y)
+        torch.manual_seed(7)
+        results.append(method.loss(networks, chosen, replace(batch, weight=given), feeds, CLOCK))
+        values.append(remembered(networks).dictionary.values)
+    torch.testing.assert_close(values[1], values[0], rtol=1e-5, atol=1e-9)
+    even, weighted = (result.weights for result in results)
+    assert even is not None
+    assert weighted is not None
+    torch.testing.assert_close(weighted / weighted.sum(), even / even.sum())
+    torch.manual_seed(7)
+    remembered(networks).dictionary.draw(1)
+    mixed = (
+        mix(replace(batch, weight=weight)) if mixup else Mixed.plain(replace(batch, weight=weight))
+    )
+    losses = mixed.losses(task, results[1].logits)
+    torch.testing.assert_close(results[1].loss, (weighted * losses).sum())
 
 
 def test_before_the_start_weights_are_uniform_and_values_are_learned() -> None:
@@ -196,6 +229,14 @@ def test_mixup_by_hand() -> None:
     logits = torch.randn(12, 3).double()
     one, two = (F.cross_entropy(logits, y, reduction="none") for y in (batch.y, batch.y[other]))
     torch.testing.assert_close(mixed.losses(TASK, logits), share * one + (1 - share) * two)
+    weight = torch.rand(12).double()
+    torch.manual_seed(1)
+    weighted = mix(replace(batch, weight=weight))
+    torch.testing.assert_close(
+        weighted.losses(TASK, logits), share * weight * one + (1 - share) * weight[other] * two
+    )
+    torch.testing.assert_close(weighted.counts(TASK), share * weight + (1 - share) * weight[other])
+    assert torch.equal(weighted.unweighted().losses(TASK, logits), mixed.losses(TASK, logits))
     plain = Mixed.plain(batch)
     assert plain.x is batch.x
     assert torch.equal(plain.losses(TASK, logits), one)

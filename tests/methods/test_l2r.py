@@ -12,13 +12,13 @@ from torch import Tensor
 import revar.methods.l2r
 from revar.bilevel import Alignments
 from revar.errors import InputError
-from revar.functional import Params, call, mode
+from revar.functional import Params, call, keep_statistics, mode
 from revar.methods.base import Plan
 from revar.methods.erm import ERM
 from revar.methods.l2r import L2R, rectified
 from revar.randomness import preserved
 from revar.stochastic import variance
-from revar.types import Batch, Networks
+from revar.types import Batch, Networks, Task
 from support.feeds import CLOCK, TASK, small
 from support.noise import outcome
 
@@ -94,9 +94,33 @@ def test_the_loss_is_the_weighted_sum() -> None:
 
 def test_rectified_by_hand() -> None:
     values = torch.tensor([1.0, -3.0, 3.0, 0.0]).double()
-    assert rectified(values).tolist() == [0.25, 0.0, 0.75, 0.0]
-    assert rectified(-values.abs()).tolist() == [0.0] * 4
-    assert rectified(torch.full((3,), 1e-30)).tolist() == pytest.approx([1 / 3] * 3)
+    one = torch.ones(4).double()
+    assert rectified(values, one).tolist() == [0.25, 0.0, 0.75, 0.0]
+    assert rectified(values, torch.tensor([5.0, 7.0, 1.0, 1.0])).tolist() == [0.125, 0, 0.375, 0]
+    assert rectified(-values.abs(), one).tolist() == [0.0] * 4
+    assert rectified(torch.full((3,), 1e-30), torch.ones(3)).tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_a_weight_of_two_is_two_examples_and_a_weight_of_zero_is_none() -> None:
+    """Of samples and of classes: they count once, not in the weights and in the losses."""
+    method = L2R(meta_batch=99)
+    networks, batch, feeds = small(method, rate=0.0)
+    # Copies would move the statistics of the batch.
+    keep_statistics(networks.classifier)
+    several = torch.tensor([2, 1, 0, 1, 1, 3, 1, 1, 1, 0, 1, 1])
+    per_class = torch.tensor([1, 2, 1])
+
+    def loss(task: Task, batch: Batch) -> Tensor:
+        with mode(networks.classifier, dropout=True, statistics=False):
+            return method.loss(networks, task, batch, feeds, CLOCK).loss
+
+    task = replace(TASK, class_weights=tuple(per_class.double().tolist()))
+    weighted = loss(task, replace(batch, weight=several.double()))
+    rows = torch.arange(12).repeat_interleave(several * per_class[batch.y])
+    copies = Batch(batch.x[rows], batch.y[rows], batch.index[rows])
+    rows = torch.arange(16).repeat_interleave(per_class[feeds.y])
+    feeds.x, feeds.y = feeds.x[rows], feeds.y[rows]
+    torch.testing.assert_close(weighted, loss(TASK, copies))
 
 
 def test_a_batch_that_disagrees_altogether_makes_no_step(monkeypatch: pytest.MonkeyPatch) -> None:

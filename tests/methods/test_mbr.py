@@ -86,9 +86,16 @@ def test_a_run_that_is_all_warm_up_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("slope", -1.0), ("warmup", 1.0), ("warmup_epochs", -1)]
+    ("field", "value"),
+    [
+        ("slope", -1.0),
+        ("centre", float("nan")),
+        ("weight_normalisation", "sum_one"),
+        ("warmup", 1.0),
+        ("warmup_epochs", -1),
+    ],
 )
-def test_values_out_of_range_are_refused(field: str, value: float) -> None:
+def test_values_out_of_range_are_refused(field: str, value: object) -> None:
     with pytest.raises(InputError, match=field):
         MBR(**{field: value})  # type: ignore[arg-type]
 

@@ -111,6 +111,19 @@ def test_a_constant_network_is_erm_up_to_the_constant(how: str, factor: float) -
         torch.testing.assert_close(a, factor * b)
 
 
+def test_v_reads_losses_without_class_and_sample_weights() -> None:
+    method = MetaWeightNet()
+    networks, batch, feeds = small(method, rate=0.0)
+    task = replace(TASK, class_weights=(1.0, 5.0, 9.0))
+    weighted = replace(batch, weight=torch.linspace(0, 2, 12).double())
+    even = method.loss(networks, TASK, batch, feeds, CLOCK)
+    result = method.loss(networks, task, weighted, feeds, CLOCK)
+    assert even.weights is not None
+    torch.testing.assert_close(result.weights, even.weights)
+    losses = task.losses(result.logits, weighted)
+    torch.testing.assert_close(result.loss, (even.weights * losses).mean())
+
+
 def test_the_meta_step_weights_the_very_pass_of_the_training_step() -> None:
     """Same masks before and after, and the statistics of batch norm move once, in the step."""
     method = MetaWeightNet(passes=2, variance_weight=1.0)

@@ -18,12 +18,17 @@ from revar.functional import call, mode, parameters
 from revar.methods.base import Plan
 from revar.methods.erm import ERM
 from revar.methods.revar import ReVaR
-from revar.methods.reweighting import linear_surrogate, normalise_weights, proximal_surrogate
+from revar.methods.reweighting import (
+    MetaObjective,
+    linear_surrogate,
+    normalise_weights,
+    proximal_surrogate,
+)
 from revar.nets.base import Dropout, DropoutPlacement
 from revar.nets.scorer import Evidence, EvidenceScorer, top_log_odds
 from revar.preparation import prepare
 from revar.recipe import Recipe
-from revar.stochastic import variance
+from revar.stochastic import DropoutPasses, variance
 from revar.types import Batch, Networks
 from support.feeds import CLOCK, TASK, FixedFeeds
 from support.problems import blobs, fit, source
@@ -183,6 +188,21 @@ def test_during_the_warm_up_the_loss_is_that_of_erm() -> None:
     assert method.loss(networks, TASK, batch, feeds, replace(CLOCK, step=8)).weights is not None
 
 
+def test_a_small_variance_survives_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits of 8 and 8 + 1/16, neighbours in bfloat16, have a mean between them."""
+    samples = torch.tensor([8.0, 8.0625], dtype=torch.bfloat16)[:, None, None].expand(2, 5, 3)
+    monkeypatch.setattr(DropoutPasses, "run", lambda *_: (samples[0], samples))
+    networks, batch, _ = small(ReVaR())
+    objective = MetaObjective(
+        passes=2, variance_weight=1.0, space="logits", prediction="deterministic"
+    )
+    spread = 3 * 0.03125**2
+    assert objective.unlabelled(networks, batch.x)({}).item() == pytest.approx(spread)
+    meta = batch.part(slice(5))
+    labelled = objective.labelled(networks, TASK, meta, None)({})
+    assert labelled.item() == pytest.approx(float(np.log(3)) + spread, rel=1e-4)
+
+
 def test_weights_are_normalised_as_asked() -> None:
     raw = torch.tensor([0.2, 0.3, 0.5]).double()
     assert torch.equal(normalise_weights(raw, "none"), raw)
@@ -240,6 +260,7 @@ def test_the_paper_is_literal() -> None:
         ({"warmup": 1.0}, r"warmup is 1.0.*\[0, 1\)"),
         ({"variance_weight": -1.0}, "variance_weight is -1.0.*negative"),
         ({"unlabelled": "only", "variance_weight": 0.0}, "variance_weight is 0.0.*positive"),
+        ({"default_score": "uscroe"}, "default_score is 'uscroe'.*fused, uscore, softmax"),
         ({"scorer_backbone": "mlp"}, "scorer_backbone is 'mlp'.*none with scorer=evidence"),
     ],
 )

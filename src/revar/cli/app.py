@@ -37,7 +37,7 @@ SkipUnreadable = Annotated[
     bool, typer.Option("--skip-unreadable", help="Go on without images that cannot be read.")
 ]
 Confidence = Annotated[float, typer.Option(help="Chance that a limit on the risk holds.")]
-Run = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 
 
 def print_json(data: Any) -> None:

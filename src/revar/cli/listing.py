@@ -13,7 +13,12 @@ from revar.errors import InputError
 @app.command(name="list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="methods, scores, calibrators, backbones or datasets.")
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="methods, scores, calibrators, backbones or datasets.",
+            show_default=False,
+        ),
     ],
     timm: Annotated[
         str | None, typer.Option(help="With backbones: timm's names for this pattern.")

@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from revar.cli.app import ARGUMENTS, OUT, Device, Json, SkipUnreadable, app, note, print_json, watch
-from revar.commands.checks import check_data, check_method, check_unused
+from revar.commands.checks import (
+    check_columns,
+    check_data,
+    check_folder,
+    check_method,
+    check_unused,
+)
 from revar.errors import InputError
 
 
@@ -24,6 +30,7 @@ def demo(
 
     Under a minute on a laptop. Runs that are there already are reused.
     """
+    check_folder(out)
     from revar.commands.demo import SETS
     from revar.commands.demo import demo as run_demo
 
@@ -45,14 +52,19 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="A name of 'revar list datasets', a folder of class folders, an .npz (x, y, "
-            "optional x_test, y_test, x_meta, y_meta, x_unlabelled, groups) or a .csv.",
+            help="A name of 'revar list datasets', a folder of class folders (or of train, meta "
+            "and test with such), an .npz (x, y, optional x_test, y_test, x_meta, y_meta, "
+            "x_unlabelled, groups) or a .csv.",
             show_default=False,
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Run folder to write. [default: runs/DATA-METHOD-seedSEED]"),
+        typer.Option(
+            help="Run folder to write.",
+            # Text in square brackets would be read as markup and vanish from the help.
+            show_default="runs/DATA-METHOD-seedSEED",
+        ),
     ] = None,
     method: Annotated[str, typer.Option(help="A name of 'revar list methods'.")] = "revar",
     backbone: Annotated[
@@ -108,7 +120,11 @@ def train(
     folder = out or Path("runs") / f"{Path(data).stem.replace(':', '-')}-{method}-seed{seed}"
     check_method(method)
     check_data(data)
-    if not resume:
+    check_columns((data,), group=group)
+    check_columns((data, meta, unlabelled), target=target, image=image)
+    if resume:
+        check_folder(folder)
+    else:
         check_unused(folder)
     from revar.commands.evaluate import evaluate as run_evaluate
     from revar.commands.train import train as run_train

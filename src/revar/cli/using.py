@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from revar.cli.app import OUT, Confidence, Device, Json, Run, SkipUnreadable, app, note, print_json
-from revar.commands.checks import check_data, check_run, check_wish
+from revar.commands.checks import check_columns, check_data, check_run, check_wish
 from revar.errors import InputError
 
 
@@ -42,6 +42,7 @@ def evaluate(
         check_run(path)
     if on is not None:
         check_data(on)
+    check_columns((on,), target=target)
     if sum([bool(with_), augmentations is not None, calibrator is not None]) > 1:
         raise InputError("--with, --augmentations and --calibrator cannot be mixed: choose one")
     from revar.commands.calibrated import evaluate_calibrated
@@ -84,7 +85,8 @@ def select(
         float | None, typer.Option(help="Or: share of inputs to accept, in (0, 1].")
     ] = None,
     score: Annotated[
-        str | None, typer.Option(help="A name of 'revar list scores'; the method's own default.")
+        str | None,
+        typer.Option(help="A name of 'revar list scores'; the run's default if not given."),
     ] = None,
     procedure: Annotated[
         str, typer.Option(help="fixed_sequence, or sgr (Geifman and El-Yaniv 2017).")
@@ -98,15 +100,16 @@ def select(
 ) -> None:
     """Choose when to abstain, with a guarantee, and keep the threshold with the run.
 
-    With --max-risk 0.05 --confidence 0.95: at most 5 % of the accepted inputs are wrong, or no
-    threshold is set; over many draws of calibration data this fails at most once in twenty. The
-    exit code is 1 where no threshold will do.
+    With --max-risk 0.05 --confidence 0.95: at most 5 % of the accepted inputs
+    are wrong, or no threshold is set; over many draws of calibration data this
+    fails at most once in twenty. The exit code is 1 where no threshold will do.
 
     Example:
     revar select runs/photos --on calibration/ --max-risk 0.05 --confidence 0.95
     """
     check_run(run)
     check_data(on)
+    check_columns((on,), target=target)
     check_wish(coverage, max_risk, confidence)
     if coverage is None and max_risk is None:
         raise InputError("nothing is asked for: give --max-risk or --coverage")
@@ -154,14 +157,16 @@ def predict(
 ) -> None:
     """Labels, accept or abstain, and probabilities, as CSV.
 
-    Columns: input, label, accepted, uncertainty, probability_<class>... The label is kept when the
-    input is rejected.
+    Columns: input, label, accepted, uncertainty, probability_<class>...
+    The label is given for rejected inputs too.
     """
     check_run(run)
     check_data(inputs)
     check_wish(coverage, max_risk, confidence)
     if out is not None and out.exists():
         raise InputError(f'"{out}" exists: choose another --out')
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f'no folder "{out.parent}" to write "{out.name}" in: choose another --out')
     from revar.commands.predict import predict as run_predict
 
     table = run_predict(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from revar.errors import InputError, unknown
@@ -32,12 +33,36 @@ def check_run(path: Path) -> None:
         raise InputError(f'"{path}" is no run: it has no recipe.json')
 
 
+def check_columns(specs: Iterable[str | None], **columns: str | None) -> None:
+    """Refuse names of columns where no data is a table.
+
+    Args:
+        specs: the data they could be columns of.
+        columns: option to what was given for it.
+    """
+    given = [spec for spec in specs if spec is not None]
+    if any(Path(spec).suffix == ".csv" for spec in given):
+        return
+    for option, column in columns.items():
+        if column is not None:
+            where = f', and "{given[0]}" is none' if given else ": give one with --on"
+            raise InputError(f'--{option} "{column}" is for a column of a .csv{where}')
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a place that cannot be a folder."""
+    there = next((place for place in (path, *path.parents) if place.exists()), None)
+    if there is None or there.is_dir():
+        return
+    below = "" if there == path else f', so there can be no "{path}"'
+    raise InputError(f'"{there}" is a file{below}: choose another --out')
+
+
 def check_unused(path: Path) -> None:
     """Refuse to write where something is."""
+    check_folder(path)
     if not path.exists():
         return
-    if not path.is_dir():
-        raise InputError(f'"{path}" is a file: choose another --out')
     if (path / "recipe.json").exists():
         raise InputError(f'"{path}" holds a run already: use --resume, or choose another --out')
     if any(path.iterdir()):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from revar.calibrators import CALIBRATORS
-from revar.errors import unknown
+from revar.errors import InputError, unknown
 from revar.registry import BACKBONES, DATASETS, METHODS, OWN_SCORES, SCORES, Entry
 
 Kind = Literal["methods", "scores", "calibrators", "backbones", "datasets"]
@@ -27,11 +27,13 @@ def list_names(kind: str, *, timm: str | None = None) -> list[dict[str, Any]]:
         timm: with ``backbones``: timm's names that match this shell pattern instead of ours.
 
     Raises:
-        InputError: no such list.
+        InputError: no such list, or ``timm`` with another one.
     """
     if kind not in _LISTS:
         raise unknown("list", kind, _LISTS)
-    if timm is not None and kind == "backbones":
+    if timm is not None and kind != "backbones":
+        raise InputError(f"--timm goes with backbones only: revar list backbones --timm '{timm}'")
+    if timm is not None:
         from revar.nets.external import timm_names
 
         return [{"name": name, "summary": "timm"} for name in timm_names(timm)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from revar.data.source import Reading, load_source
 from revar.devices import choose
-from revar.errors import InputError
+from revar.errors import InputError, unknown
 from revar.run import RunFolder
 from revar.selection import Threshold
 from revar.selection.risk import Procedure
@@ -58,6 +59,8 @@ def select(
     Raises:
         InputError: data that served another purpose, or a wish that cannot be understood.
     """
+    if procedure not in get_args(Procedure):
+        raise unknown("procedure", procedure, get_args(Procedure))
     folder = RunFolder(Path(run))
     data = folder.recipe()["data"]
     model = folder.load(device=choose(device))
@@ -70,8 +73,8 @@ def select(
     source = load_source(on, reading)
     if source.tests:
         msg = (
-            f'"{on}" has a test part, which must not set a threshold: give calibration data by '
-            "themselves"
+            f'"{on}" has a test part, which must not set a threshold: give calibration data on '
+            "its own"
         )
         raise InputError(msg)
     part = source.train

@@ -113,7 +113,7 @@ def train(
         source = noise.added_to(source, meta_share=recipe.splits.meta, seed=recipe.seed)
     prepared = prepare(recipe, source, where)
     described = _describe(
-        prepared, spec=data, target=target, group=group, image=image,
+        prepared, spec=data.rstrip("/") or data, target=target, group=group, image=image,
         added_label_noise=None if noise is None else str(noise),
     )  # fmt: skip
     if resume and folder.finished:

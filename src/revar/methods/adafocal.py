@@ -79,7 +79,7 @@ class AdaFocal(Method):
     Attributes:
         bins: B, of equal mass over the meta set's confidences [15].
         rate: lambda, how fast gamma follows the gap [1].
-        gamma_initial: in every bin before the first epoch ends [1].
+        gamma_initial: in every bin before the first epoch ends [1]; not within ``switch`` of 0.
         gamma_max: [20]
         gamma_min: [-2]
         switch: a gamma nearer to 0 than this changes sides [0.2].
@@ -101,8 +101,9 @@ class AdaFocal(Method):
         fields.require(self.gamma_min <= -self.switch, self, "gamma_min", "be at most -switch")
         inside = self.gamma_min <= self.gamma_initial <= self.gamma_max
         fields.require(inside, self, "gamma_initial", "be from gamma_min to gamma_max")
-        # The update multiplies: from 0 gamma could not move.
-        fields.require(self.gamma_initial != 0, self, "gamma_initial", "not be 0")
+        # From nearer to 0 every bin would change sides after the first epoch, whatever its gap.
+        far = abs(self.gamma_initial) >= self.switch
+        fields.require(far, self, "gamma_initial", "not be nearer to 0 than switch")
 
     def check(self, plan: Plan) -> None:
         """Refuse a run without a meta set: gamma would never change."""

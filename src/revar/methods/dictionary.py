@@ -10,7 +10,7 @@ class Dictionary(nn.Module):
     """Values of all training examples, and the most valuable of every class.
 
     Attributes:
-        values: [N] running mean of the drop in loss that a look-ahead brings.
+        values: [N] running mean of what a look-ahead says of each example, see `FSR.value`.
         chosen: [C, k] positions in the training split of the examples in the dictionary.
     """
 
@@ -23,9 +23,9 @@ class Dictionary(nn.Module):
         self.register_buffer("chosen", torch.zeros(n_classes, per_class, dtype=torch.int64))
 
     @torch.no_grad()
-    def observe(self, index: Tensor, drop: Tensor, momentum: float) -> None:
-        """``v <- momentum v + (1 - momentum) drop`` at these positions, all different."""
-        new = self.values[index].lerp(drop.to(self.values.dtype), 1 - momentum)
+    def observe(self, index: Tensor, value: Tensor, momentum: float) -> None:
+        """``v <- momentum v + (1 - momentum) value`` at these positions, all different."""
+        new = self.values[index].lerp(value.to(self.values.dtype), 1 - momentum)
         self.values[index] = new
 
     @torch.no_grad()

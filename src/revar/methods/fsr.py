@@ -122,7 +122,11 @@ class FSR(Reweighting):
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> StepResult:
-        """``sum_i w_i l_i``, plus the soft-label loss; ``(1/n) sum_i l_i`` before the start."""
+        """``sum_i w_i l_i``, plus the soft-label loss; ``(1/n) sum_i l_i`` before the start.
+
+        Class and sample weights multiply l_i. They have no part in w_i, where they would count
+        twice, nor in the values, where what hardly counts would seem easy.
+        """
         memory, classifier = networks.memory, networks.classifier
         assert isinstance(memory, Remembered)
         if memory.average is not None:
@@ -138,16 +142,29 @@ class FSR(Reweighting):
             if not head:
                 # A look-ahead through all layers sees the masks of the trunk, too.
                 before.restore()
+            inputs = features.detach() if head else None
+            even_task = replace(task, class_weights=None)
+            even = batch_losses(networks, even_task, mixed.unweighted(), inputs)
             step = OneStep(
-                losses=batch_losses(networks, task, mixed, features.detach() if head else None),
+                losses=batch_losses(networks, task, mixed, inputs),
                 weights=torch.ones(len(batch.x), device=batch.x.device),
                 lr=self.lookahead_rate,
                 meta_loss=self._meta_loss(networks, task, dictionary),
-                candidates=batch_losses(networks, task, plain, None) if self.mixup else None,
+                candidates=even,
             )
-            weights = self._weights(
-                memory.dictionary, step, head or parameters(classifier), batch.index, started
-            )
+            if self.mixup:
+                after = batch_losses(networks, even_task, plain.unweighted(), None)
+            else:
+                after = even
+            moving = head or parameters(classifier)
+            value = self._value(step, after, moving)
+            memory.dictionary.observe(batch.index, value, self.value_momentum)
+            if started:
+                aligned = alignments(step, moving, self.engine)
+                gain, counts = self.lookahead_rate * aligned.values, mixed.counts(task)
+                weights = batch_weights(gain, counts, self.negatives)
+            else:
+                weights = torch.full_like(value, 1 / len(value))
         logits = classifier.forward_head(features)
         loss = (weights * mixed.losses(task, logits)).sum()
         if memory.pseudo_labels is not None:
@@ -189,26 +206,18 @@ class FSR(Reweighting):
 
         return meta_loss
 
-    def _weights(
-        self, dictionary: Dictionary, step: OneStep, moving: Params, index: Tensor, started: bool
-    ) -> Tensor:
-        """[n] weights of sum one, uniform before the start; the values learn from the step.
+    def _value(self, step: OneStep, after: Losses, moving: Params) -> Tensor:
+        """[n] what each example of the batch is worth to the dictionary.
 
         Args:
-            dictionary: keeps the values.
-            step: of the training batch; its candidates are the same examples, not mixed.
+            step: of the training batch; its candidates are the losses before.
+            after: losses of the same examples, not mixed.
             moving: the parameters that the look-ahead moves.
-            index: [n] positions of the batch.
-            started: whether there is something to align with.
         """
-        value = -losses_after(step, moving)
+        value = -losses_after(replace(step, candidates=after), moving)
         if self.value == "drop":
-            value = value + losses_after(replace(step, weights=None, candidates=None), moving)
-        dictionary.observe(index, value, self.value_momentum)
-        if not started:
-            return torch.full_like(value, 1 / len(value))
-        aligned = alignments(replace(step, candidates=None), moving, self.engine)
-        return batch_weights(self.lookahead_rate * aligned.values, self.negatives)
+            value = value + losses_after(replace(step, weights=None), moving)
+        return value
 
 
 def batch_losses(networks: Networks, task: Task, mixed: Mixed, features: Tensor | None) -> Losses:
@@ -224,15 +233,16 @@ def batch_losses(networks: Networks, task: Task, mixed: Mixed, features: Tensor 
     return losses
 
 
-def batch_weights(gain: Tensor, negatives: Literal["clip", "shift"]) -> Tensor:
+def batch_weights(gain: Tensor, counts: Tensor, negatives: Literal["clip", "shift"]) -> Tensor:
     """What the meta-loss would gain by each example, as weights of sum one, [n].
 
     Args:
         gain: [n] minus the derivative of the meta-loss by the example's weight.
+        counts: [n] as how many examples each one counts, in the sum.
         negatives: ``clip`` at zero; or ``shift``, so that the least is 1/n before the division.
     """
     raw = gain.clamp_min(0) if negatives == "clip" else gain - gain.min() + 1 / len(gain)
-    return raw / (raw.sum() + 1e-5)
+    return raw / ((counts * raw).sum() + 1e-5)
 
 
 def reached_by_head(networks: Networks, features: Tensor) -> Params:

@@ -16,7 +16,7 @@ from revar.bilevel import OneStep, alignments
 from revar.errors import InputError
 from revar.functional import parameters
 from revar.methods.base import Plan
-from revar.methods.reweighting import Reweighting, losses_of
+from revar.methods.reweighting import Reweighting, losses_of, unweighted
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
@@ -39,35 +39,44 @@ class L2R(Reweighting):
     def check(self, plan: Plan) -> None:
         """Refuse a run without held-out examples."""
         if plan.meta_size < 1:
-            raise InputError("the meta set is empty, L2R takes its weights from it")
+            raise InputError(
+                "the meta set is empty, L2R takes its weights from it; set meta_fraction"
+            )
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> StepResult:
-        """``sum_i w_i l_i``: a sum, because the weights have a total of one already.
+        """``sum_i w_i a_i l_i``, a sum, because the ``w_i a_i`` have a total of one already.
 
         The weights are the derivatives at weights of zero, where the look-ahead has not moved:
-        ``w_i ~ max(0, <grad l_i(theta), grad meta(theta)>)``, whatever its step size.
+        ``w_i ~ max(0, <grad l_i(theta), grad meta(theta)>)``, whatever its step size. Class
+        and sample weights a_i have no part in it, else they would count twice: an example of
+        weight 2 is two examples.
         """
         meta = feeds.meta(min(self.meta_batch or len(batch.x), feeds.meta_size))
         problem = OneStep(
-            losses=losses_of(networks, task, batch, training=True),
+            losses=losses_of(networks, *unweighted(task, batch), training=True),
             weights=None,
             lr=1.0,
             meta_loss=self.meta_objective.labelled(networks, task, meta, None),
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
-        weights = rectified(aligned.values)
+        counts = task.weighted(torch.ones_like(aligned.values), batch)
+        weights = rectified(aligned.values, counts)
         logits = networks.classifier(batch.x)
         return StepResult((weights * task.losses(logits, batch)).sum(), logits, weights)
 
 
-def rectified(alignment: Tensor) -> Tensor:
+def rectified(alignment: Tensor, counts: Tensor) -> Tensor:
     """``max(0, s_i)`` divided by its sum, [n]; all zero where no example agrees.
 
-    >>> rectified(torch.tensor([3.0, -1.0, 1.0])).tolist()
+    Args:
+        alignment: [n] s_i.
+        counts: [n] as how many examples each one counts, in the sum.
+
+    >>> rectified(torch.tensor([3.0, -1.0, 1.0]), torch.ones(3)).tolist()
     [0.75, 0.0, 0.25]
     """
     positive = alignment.clamp_min(0)
-    total = positive.sum()
+    total = (counts * positive).sum()
     return positive / torch.where(total > 0, total, torch.ones_like(total))

@@ -7,7 +7,9 @@ margin, with nothing learned and no meta set.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from revar import fields
 from revar.errors import InputError
 from revar.functional import at_least_single
 from revar.methods.base import Method, Plan, phase_start
-from revar.methods.reweighting import WeightNormalisation, normalise_weights
+from revar.methods.reweighting import normalise_weights
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
@@ -44,13 +46,14 @@ class MBR(Method):
 
     slope: float = 5.0
     centre: float = 0.0
-    weight_normalisation: WeightNormalisation = "batch_mean_one"
+    weight_normalisation: Literal["none", "batch_mean_one"] = "batch_mean_one"
     warmup: float = 1 / 12
     warmup_epochs: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         fields.require(self.slope >= 0, self, "slope", "not be negative: small margins weigh more")
+        fields.require(math.isfinite(self.centre), self, "centre", "be finite")
         fields.require(0 <= self.warmup < 1, self, "warmup", "be in [0, 1)")
         epochs = self.warmup_epochs
         fields.require(epochs is None or epochs >= 0, self, "warmup_epochs", "not be negative")

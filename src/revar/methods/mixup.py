@@ -35,10 +35,18 @@ class Mixed:
         """[n, ...] inputs."""
         return self.first.x
 
-    @property
-    def index(self) -> Tensor:
-        """[n] positions of the larger parts."""
-        return self.first.index
+    def counts(self, task: Task) -> Tensor:
+        """As how many examples each one counts, by its weights and those of its classes, [n]."""
+        one = torch.ones(len(self.first.y), device=self.first.y.device)
+        counts = task.weighted(one, self.first)
+        if self.share is None:
+            return counts
+        return counts.lerp(task.weighted(one, self.second), 1 - self.share.to(counts.dtype))
+
+    def unweighted(self) -> Self:
+        """The same examples, all counting alike."""
+        first, second = (replace(part, weight=None) for part in (self.first, self.second))
+        return type(self)(first, second, self.share)
 
     def losses(self, task: Task, logits: Tensor) -> Tensor:
         """``share l(y) + (1 - share) l(y')``, [n]."""
@@ -60,4 +68,5 @@ def mix(batch: Batch) -> Mixed:
     factor = share.to(batch.x.dtype).view(-1, *[1] * (batch.x.ndim - 1))
     x = factor * batch.x + (1 - factor) * batch.x[other]
     first = replace(batch, x=x)
-    return Mixed(first, replace(first, y=batch.y[other]), share)
+    weight = None if batch.weight is None else batch.weight[other]
+    return Mixed(first, replace(first, y=batch.y[other], weight=weight), share)

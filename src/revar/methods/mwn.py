@@ -22,6 +22,7 @@ from revar.methods.reweighting import (
     linear_surrogate,
     losses_of,
     normalise_weights,
+    unweighted,
 )
 from revar.nets.base import Classifier
 from revar.randomness import preserved
@@ -94,7 +95,8 @@ class MetaWeightNet(Reweighting, Bilevel):
     def check(self, plan: Plan) -> None:
         """Refuse a run without held-out examples."""
         if plan.meta_size < 1:
-            raise InputError("the meta set is empty, Meta-Weight-Net learns its weights from it")
+            msg = "the meta set is empty, Meta-Weight-Net learns from it; set meta_fraction"
+            raise InputError(msg)
 
     def build_scorer(self, classifier: Classifier, make: MakeClassifier) -> nn.Module:
         """A new V."""
@@ -103,11 +105,16 @@ class MetaWeightNet(Reweighting, Bilevel):
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> StepResult:
-        """``(1/n) sum_i w_i l_i`` with ``w_i = V(l_i)``, no gradient through V."""
+        """``(1/n) sum_i w_i l_i`` with ``w_i = V(l_i)``, no gradient through V.
+
+        Class and sample weights multiply the loss in the sum and not the one that V reads: V
+        would take what counts more for something harder.
+        """
         logits = networks.classifier(batch.x)
         losses = task.losses(logits, batch)
         with torch.no_grad():
-            weights = self._weights(networks, losses)
+            even_task, even = unweighted(task, batch)
+            weights = self._weights(networks, even_task.losses(logits, even))
         return StepResult((weights * losses).mean(), logits, weights)
 
     def outer_due(self, clock: Clock) -> bool:
@@ -123,7 +130,7 @@ class MetaWeightNet(Reweighting, Bilevel):
         params = parameters(networks.classifier)
         # V reads the losses of the very pass that is weighted: same masks, same statistics.
         with torch.no_grad(), preserved(batch.x.device):
-            losses = train(params)
+            losses = losses_of(networks, *unweighted(task, batch), training=True)(params)
         weights = self._weights(networks, losses)
         problem = OneStep(
             losses=train,

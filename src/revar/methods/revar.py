@@ -45,6 +45,17 @@ from revar.nets.scorer import (
 from revar.stochastic import Space
 from revar.types import Batch, Clock, Feeds, Networks, OuterResult, StepResult, Task
 
+DefaultScore = Literal[
+    "fused",
+    "uscore",
+    "softmax",
+    "softmax_entropy",
+    "dropout_entropy",
+    "dropout_variance",
+    "mutual_information",
+    "mcd",
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReVaR(Bilevel):
@@ -107,7 +118,7 @@ class ReVaR(Bilevel):
     unlabelled_from: float = 230 / 300
     unlabelled_from_epoch: int | None = None
     engine: Strategy = "forward_mode"
-    default_score: str = "fused"
+    default_score: DefaultScore = "fused"
 
     @classmethod
     def paper(cls) -> Self:
@@ -188,7 +199,10 @@ class ReVaR(Bilevel):
             )
             raise InputError(msg)
         if plan.meta_size < 2:
-            msg = f"the meta set has {plan.meta_size} examples, ReVaR needs 2 or more"
+            msg = (
+                f"the meta set has {plan.meta_size} examples, ReVaR needs 2 or more; "
+                "raise meta_fraction"
+            )
             raise InputError(msg)
         if not self.uses_unlabelled:
             return

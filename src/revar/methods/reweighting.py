@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -78,6 +78,11 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
         return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
 
 
+def unweighted(task: Task, batch: Batch) -> tuple[Task, Batch]:
+    """The same, with all examples counting alike."""
+    return replace(task, class_weights=None), replace(batch, weight=None)
+
+
 def losses_of(networks: Networks, task: Task, batch: Batch, *, training: bool) -> Losses:
     """The losses of a batch as a function of the classifier's parameters.
 
@@ -129,6 +134,8 @@ class MetaObjective:
                 return losses_of(networks, task, meta, training=False)(params).mean()
             assert networks.sampler is not None
             logits, samples = networks.sampler.run(x, self.passes, params)
+            # Half precision would round away a small variance.
+            samples = at_least_single(samples)
             if self.prediction == "dropout_mean":
                 # The log of the mean probability, as logits.
                 logits = samples.log_softmax(-1).logsumexp(0)
@@ -143,7 +150,7 @@ class MetaObjective:
         def objective(params: Params) -> Tensor:
             assert networks.sampler is not None
             _, samples = networks.sampler.run(x, self.passes, params)
-            return self.variance_weight * variance(samples, self.space).mean()
+            return self.variance_weight * variance(at_least_single(samples), self.space).mean()
 
         return objective
 

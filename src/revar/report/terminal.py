@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-_DEFAULT_NOTE = "all in %; * used unless told otherwise; + published with the method"
+_DEFAULT_NOTE = "all in %; * used unless told otherwise"
 
 
 def _percent(value: float | None) -> str:
@@ -20,12 +20,15 @@ def evaluation_table(title: str, figures: Mapping[str, Any]) -> Table:
     heading = (
         f"{title}: n {figures['n']}, accuracy {figures['accuracy']:.2%}, ECE {figures['ece']:.2%}"
     )
-    table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD)
+    # 76 columns with the longest name there is: a terminal of 80 cuts nothing off.
+    table = Table(
+        title=heading, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0
+    )
     table.add_column("score", no_wrap=True)
     shown = {"auarc": "AUARC", "augrc": "AUGRC", "failure_auroc": "fail AUROC"}
     coverages = ("0.5", "0.7", "0.8", "0.9")
-    for name in (*shown.values(), *(f"acc@{float(c):.0%}" for c in coverages)):
-        table.add_column(name, justify="right")
+    for name in (*shown.values(), *(f"acc@{100 * float(c):.0f}" for c in coverages)):
+        table.add_column(name, justify="right", width=6)
     scores = figures["scores"]
     best = max(values["auarc"] for values in scores.values())
     for name, values in scores.items():
@@ -37,7 +40,7 @@ def evaluation_table(title: str, figures: Mapping[str, Any]) -> Table:
             cells[0] = f"[bold]{cells[0]}[/bold]"
         marks = "*" * (name == figures["default_score"]) + "+" * (name == figures["own_score"])
         table.add_row(f"{name} {marks}".strip(), *cells)
-    table.caption = _DEFAULT_NOTE
+    table.caption = f"{_DEFAULT_NOTE}; + published with the method"
     return table
 
 

@@ -43,7 +43,8 @@ def threshold_for_risk(
         correct: [n] booleans; the risk is the share of errors.
         max_risk: the limit.
         confidence: that the limit holds.
-        procedure: ``fixed_sequence``, or ``sgr``, which mostly accepts less.
+        procedure: ``fixed_sequence``, or ``sgr``, which mostly accepts less and is proved only
+            for a risk that is monotone in the threshold.
         loss: [n] instead of `correct`: any loss within `bounds`.
         bounds: what the loss can be at least and at most, whatever was seen.
         score: the name of the score, kept with the result.
