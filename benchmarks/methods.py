@@ -175,10 +175,11 @@ def figure(rows: list[dict[str, Any]], path: Path) -> None:
                 shown = label if place == 0 else None
                 ax.plot(each, [place] * len(each), marker, color=colour, label=shown, alpha=0.8)
         title = f"{noise:.0%} of training labels wrong" if noise else "clean labels"
-        ax.set_title(f"AUARC on clean test images: {title}")
+        ax.set_title(title)
         ax.set_xlabel("AUARC, %; one mark a seed")
         ax.grid(axis="x", alpha=0.3)
         ax.set_yticks(range(len(names)), names)
+    fig.suptitle("AUARC on clean test images")
     axes[0][0].invert_yaxis()
     axes[0][0].legend(loc="lower left")
     fig.savefig(path, dpi=130)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,20 @@ def test_the_table_of_peers_shows_where_they_differ(tmp_path: Path) -> None:
     for library, module in (("torch-uncertainty", "torch_uncertainty"), ("MAPIE", "mapie")):
         absent = importlib.util.find_spec(module) is None
         assert (library in done.stdout.partition("left out:")[2]) == absent
+
+
+def test_the_comparison_of_methods_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    command = [sys.executable, "benchmarks/methods.py", "--data", "digits", "--train", "300"]
+    command += ["--backbone", "mlp", "--epochs", "2", "--seeds", "1", "--workers", "1"]
+    command += ["--noise", "0.4", "--out", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for methods in (["erm"], ["erm", "sat"]):
+        done = subprocess.run(
+            [*command, "--methods", *methods], capture_output=True, text=True, check=False,
+            cwd=ROOT, env=environment,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert "1/1 sat" in done.stdout, "erm was trained again"
+    assert "| sat | abstention |" in (tmp_path / "table.md").read_text()
+    assert (tmp_path / "auarc.png").stat().st_size > 5_000
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3
