@@ -17,7 +17,7 @@ from revar.errors import InputError
 from revar.feeds import DataFeeds
 from revar.functional import mode
 from revar.methods.base import Bilevel, Method, Plan
-from revar.methods.entropy import entropy_penalty
+from revar.methods.entropy import entropies
 from revar.nets.finetuning import layer_rates
 from revar.optimisers import learning_rate, make_optimiser, make_outer
 from revar.recipe import Budget
@@ -198,7 +198,8 @@ def train_step(
         result = method.loss(networks, task, batch, feeds, clock)
         loss = result.loss
         if method.entropy > 0:
-            loss = loss + method.entropy * entropy_penalty(result.logits, method.entropy_form)
+            penalties = entropies(result.logits, method.entropy_form)
+            loss = loss + method.entropy * task.weighted(penalties, batch).mean()
     for group in state.optimiser.param_groups:
         group["lr"] = lr * group["scale"]
     state.optimiser.zero_grad()

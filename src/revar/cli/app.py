@@ -36,6 +36,9 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 SkipUnreadable = Annotated[
     bool, typer.Option("--skip-unreadable", help="Go on without images that cannot be read.")
 ]
+Target = Annotated[
+    str | None, typer.Option(help="Label column of a .csv; that of training if not given.")
+]
 Confidence = Annotated[float, typer.Option(help="Chance that a limit on the risk holds.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 

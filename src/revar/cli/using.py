@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from revar.cli.app import OUT, Confidence, Device, Json, Run, SkipUnreadable, app, note, print_json
+from revar.cli.app import (
+    OUT,
+    Confidence,
+    Device,
+    Json,
+    Run,
+    SkipUnreadable,
+    Target,
+    app,
+    note,
+    print_json,
+)
 from revar.commands.checks import check_columns, check_data, check_run, check_wish
 from revar.errors import InputError
 
@@ -30,9 +41,7 @@ def evaluate(
         str | None,
         typer.Option(help="Calibrate first, by the tune split: 'revar list calibrators'."),
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Label column of a .csv; that of training if not given.")
-    ] = None,
+    target: Target = None,
     skip_unreadable: SkipUnreadable = False,
     device: Device = "auto",
     as_json: Json = False,
@@ -91,9 +100,7 @@ def select(
     procedure: Annotated[
         str, typer.Option(help="fixed_sequence, or sgr (Geifman and El-Yaniv 2017).")
     ] = "fixed_sequence",
-    target: Annotated[
-        str | None, typer.Option(help="Label column of a .csv; that of training if not given.")
-    ] = None,
+    target: Target = None,
     skip_unreadable: SkipUnreadable = False,
     device: Device = "auto",
     as_json: Json = False,

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from revar.data.source import Reading, evaluation_part, load_source
+from revar.commands.reading import reading_for
+from revar.data.source import evaluation_part, load_source
 from revar.devices import choose
 from revar.errors import InputError
 from revar.evaluation import evaluate as figures_of
@@ -53,7 +54,6 @@ def evaluate(
         InputError: no test split and none given, or data that served another purpose.
     """
     folder = RunFolder(Path(run))
-    data = folder.recipe()["data"]
     if on is None:
         if not folder.finished:
             raise InputError(f'"{run}" is unfinished: train it with --resume first')
@@ -62,12 +62,7 @@ def evaluate(
         predictions = folder.predictions("test")
         return Evaluation("test", figures_of(predictions, folder.fitted()), predictions)
     model = folder.load(device=choose(device))
-    reading = Reading(
-        target=target or data.get("target"),
-        image=data.get("image"),
-        image_shape=model.inputs.image_shape,
-        skip_unreadable=skip_unreadable,
-    )
+    reading = reading_for(folder, model, target=target, skip_unreadable=skip_unreadable)
     source = load_source(on, reading)
     part = evaluation_part(source)
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in Path(on).stem)

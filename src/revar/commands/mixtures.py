@@ -10,7 +10,8 @@ from typing import Any
 from revar import augmented, ensembles
 from revar.commands.checks import check_data
 from revar.commands.evaluate import Evaluation, evaluate
-from revar.data.source import Reading, evaluation_part, load_source
+from revar.commands.reading import reading_for
+from revar.data.source import evaluation_part, load_source
 from revar.devices import choose
 from revar.errors import InputError
 from revar.evaluation import evaluate as figures_of
@@ -112,12 +113,7 @@ def evaluate_augmented(
     data = folder.recipe()["data"]
     model = folder.load(device=choose(device))
     spec = _own_data(folder, data) if on is None else on
-    reading = Reading(
-        target=target or data.get("target"),
-        image=data.get("image"),
-        image_shape=model.inputs.image_shape,
-        skip_unreadable=skip_unreadable,
-    )
+    reading = reading_for(folder, model, target=target, skip_unreadable=skip_unreadable)
     part = evaluation_part(load_source(spec, reading))
     predictions = model.predict_augmented(part.x, part.y, copies=copies)
     note, name = "", "test"

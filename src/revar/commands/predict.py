@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from revar.data.source import Reading, load_inputs
+from revar.commands.reading import reading_for
+from revar.data.source import load_inputs
 from revar.devices import choose
 from revar.errors import InputError
 from revar.model import Model
@@ -66,11 +67,7 @@ def predict(
     """
     folder = RunFolder(Path(run))
     model = folder.load(device=choose(device))
-    reading = Reading(
-        image=folder.recipe()["data"].get("image"),
-        image_shape=model.inputs.image_shape,
-        skip_unreadable=skip_unreadable,
-    )
+    reading = reading_for(folder, model, skip_unreadable=skip_unreadable)
     part = load_inputs(inputs, reading)
     predictions = model.predict(part.x)
     if not len(predictions):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from revar.data.source import Reading, load_source
+from revar.commands.reading import reading_for
+from revar.data.source import load_source
 from revar.devices import choose
 from revar.errors import InputError, unknown
 from revar.run import RunFolder
@@ -62,14 +63,8 @@ def select(
     if procedure not in get_args(Procedure):
         raise unknown("procedure", procedure, get_args(Procedure))
     folder = RunFolder(Path(run))
-    data = folder.recipe()["data"]
     model = folder.load(device=choose(device))
-    reading = Reading(
-        target=target or data.get("target"),
-        image=data.get("image"),
-        image_shape=model.inputs.image_shape,
-        skip_unreadable=skip_unreadable,
-    )
+    reading = reading_for(folder, model, target=target, skip_unreadable=skip_unreadable)
     source = load_source(on, reading)
     if source.tests:
         msg = (

@@ -6,11 +6,65 @@ stay [n, C] for everybody else, and the softmax over C+1 is put together here.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
+from revar import fields
+from revar.errors import InputError
 from revar.functional import at_least_single
+from revar.methods.base import Method, Plan, phase_start
+from revar.nets.base import Classifier
 from revar.types import Networks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abstaining(Method):
+    """A method with such an output, which is trained after a phase of plain cross-entropy.
+
+    Attributes:
+        pretrain: share of the budget of that phase.
+        pretrain_epochs: the same in epochs, instead.
+    """
+
+    pretrain: float
+    pretrain_epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        epochs = self.pretrain_epochs
+        fields.require(0 <= self.pretrain < 1, self, "pretrain", "be in [0, 1)")
+        fields.require(epochs is None or epochs >= 0, self, "pretrain_epochs", "not be negative")
+
+    @property
+    def own_score(self) -> str:
+        """Log-odds of abstaining."""
+        return "abstention"
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a run that would end before it learns to abstain."""
+        start = self.abstains_from(plan.total, plan.steps_per_epoch)
+        if start >= plan.total:
+            msg = (
+                f"{type(self).__name__} would never learn to abstain: {plan.total} steps, "
+                f"pretraining until step {start}; train longer or lower pretrain"
+            )
+            raise InputError(msg)
+
+    def build_heads(self, classifier: Classifier, n_classes: int) -> nn.Module:
+        """The logit of p_{C+1}."""
+        return nn.Linear(classifier.n_features, 1)
+
+    def scores(
+        self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor
+    ) -> dict[str, Tensor]:
+        """``abstention``: log-odds of p_{C+1}."""
+        return {"abstention": abstention_log_odds(logits, abstention_logit(networks, features))}
+
+    def abstains_from(self, total: int, steps_per_epoch: int) -> int:
+        """The step at which pretraining ends."""
+        return phase_start(self.pretrain, self.pretrain_epochs, total, steps_per_epoch)
 
 
 def with_abstention(networks: Networks, x: Tensor) -> tuple[Tensor, Tensor]:

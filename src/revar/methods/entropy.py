@@ -13,14 +13,14 @@ from torch import Tensor
 from revar.functional import at_least_single
 
 
-def entropy_penalty(logits: Tensor, form: Literal["entropy", "logits"]) -> Tensor:
-    """``mean_i H(p_i)`` over the class probabilities.
+def entropies(logits: Tensor, form: Literal["entropy", "logits"]) -> Tensor:
+    """[n] ``H(p_i)`` over the class probabilities.
 
     Args:
         logits: [n, C] class logits.
-        form: ``entropy``; or ``logits`` for ``mean_i -sum_c p_c z_c``, which the authors' code
+        form: ``entropy``; or ``logits`` for ``-sum_c p_c z_c``, which the authors' code
             has in its place. That equals H minus logsumexp, so it also rewards large logits.
     """
     z = at_least_single(logits)
     log_p = z.log_softmax(dim=1)
-    return -(log_p.exp() * (log_p if form == "entropy" else z)).sum(dim=1).mean()
+    return -(log_p.exp() * (log_p if form == "entropy" else z)).sum(dim=1)

@@ -10,23 +10,15 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from revar import fields
-from revar.errors import InputError
-from revar.methods.abstention import (
-    abstention_log_odds,
-    abstention_logit,
-    joint_log_probabilities,
-    with_abstention,
-)
-from revar.methods.base import Method, Plan, phase_start
-from revar.nets.base import Classifier
+from revar.methods.abstention import Abstaining, joint_log_probabilities, with_abstention
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gamblers(Method):
+class Gamblers(Abstaining):
     """Fields, with the value of the authors' code in brackets.
 
     Attributes:
@@ -41,61 +33,30 @@ class Gamblers(Method):
 
     payoff: float | None = None
     pretrain: float = 1 / 3
-    pretrain_epochs: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        o, epochs = self.payoff, self.pretrain_epochs
+        o = self.payoff
         fields.require(
             o is None or (o > 1 and math.isfinite(o)), self, "payoff", "be finite and above 1"
         )
-        fields.require(0 <= self.pretrain < 1, self, "pretrain", "be in [0, 1)")
-        fields.require(epochs is None or epochs >= 0, self, "pretrain_epochs", "not be negative")
-
-    @property
-    def own_score(self) -> str:
-        """Log-odds of the reserved stake."""
-        return "abstention"
-
-    def check(self, plan: Plan) -> None:
-        """Refuse a run that would end before the first bet."""
-        start = self._bets_from(plan.total, plan.steps_per_epoch)
-        if start >= plan.total:
-            msg = (
-                f"Deep Gamblers would never learn to abstain: {plan.total} steps, pretraining "
-                f"until step {start}; train longer or lower pretrain"
-            )
-            raise InputError(msg)
-
-    def build_heads(self, classifier: Classifier, n_classes: int) -> nn.Module:
-        """The logit of p_{C+1}."""
-        return nn.Linear(classifier.n_features, 1)
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> StepResult:
         """``(1/n) sum_i -log(p_{i,y} + p_{i,C+1} / o)``, or cross-entropy while pretraining."""
-        if clock.step < self._bets_from(clock.total, clock.steps_per_epoch):
+        if clock.step < self.abstains_from(clock.total, clock.steps_per_epoch):
             logits = networks.classifier(batch.x)
             return StepResult(task.losses(logits, batch).mean(), logits)
         logits, abstention = with_abstention(networks, batch.x)
         losses = gambler_losses(logits, abstention, batch.y, self.payoff_for(task.n_classes))
         return StepResult(task.weighted(losses, batch).mean(), logits)
 
-    def scores(
-        self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor
-    ) -> dict[str, Tensor]:
-        """``abstention``: log-odds of p_{C+1}."""
-        return {"abstention": abstention_log_odds(logits, abstention_logit(networks, features))}
-
     def payoff_for(self, n_classes: int) -> float:
         """The payoff o a task of that many classes is trained with."""
         if self.payoff is not None:
             return self.payoff
         return 2.2 if n_classes > 2 else 1.8
-
-    def _bets_from(self, total: int, steps_per_epoch: int) -> int:
-        return phase_start(self.pretrain, self.pretrain_epochs, total, steps_per_epoch)
 
 
 def gambler_losses(logits: Tensor, abstention: Tensor, y: Tensor, payoff: float) -> Tensor:

@@ -12,16 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from revar import fields
-from revar.errors import InputError
 from revar.functional import at_least_single
-from revar.methods.abstention import (
-    abstention_log_odds,
-    abstention_logit,
-    joint_log_probabilities,
-    with_abstention,
-)
-from revar.methods.base import Method, Plan, Sizes, phase_start
-from revar.nets.base import Classifier
+from revar.methods.abstention import Abstaining, joint_log_probabilities, with_abstention
+from revar.methods.base import Sizes
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
@@ -54,7 +47,7 @@ class Beliefs(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SAT(Method):
+class SAT(Abstaining):
     """Fields, with the value of the authors' code in brackets.
 
     Attributes:
@@ -67,33 +60,10 @@ class SAT(Method):
 
     target_momentum: float = 0.9
     pretrain: float = 1 / 2
-    pretrain_epochs: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        epochs = self.pretrain_epochs
         fields.require(0 <= self.target_momentum <= 1, self, "target_momentum", "be in [0, 1]")
-        fields.require(0 <= self.pretrain < 1, self, "pretrain", "be in [0, 1)")
-        fields.require(epochs is None or epochs >= 0, self, "pretrain_epochs", "not be negative")
-
-    @property
-    def own_score(self) -> str:
-        """Log-odds of abstaining."""
-        return "abstention"
-
-    def check(self, plan: Plan) -> None:
-        """Refuse a run that would end before the targets adapt."""
-        start = self._adapts_from(plan.total, plan.steps_per_epoch)
-        if start >= plan.total:
-            msg = (
-                f"self-adaptive training would never adapt a target: {plan.total} steps, "
-                f"pretraining until step {start}; train longer or lower pretrain"
-            )
-            raise InputError(msg)
-
-    def build_heads(self, classifier: Classifier, n_classes: int) -> nn.Module:
-        """The logit of p_{C+1}."""
-        return nn.Linear(classifier.n_features, 1)
 
     def build_memory(self, sizes: Sizes) -> nn.Module:
         """A belief for every training example."""
@@ -107,7 +77,7 @@ class SAT(Method):
         While pretraining, cross-entropy on the class logits. The beliefs t follow the
         probabilities of this very pass, over the C classes.
         """
-        if clock.step < self._adapts_from(clock.total, clock.steps_per_epoch):
+        if clock.step < self.abstains_from(clock.total, clock.steps_per_epoch):
             logits = networks.classifier(batch.x)
             return StepResult(task.losses(logits, batch).mean(), logits)
         logits, abstention = with_abstention(networks, batch.x)
@@ -117,15 +87,6 @@ class SAT(Method):
         belief = networks.memory.update(batch.index, p_label, self.target_momentum)
         losses = adaptive_losses(logits, abstention, batch.y, belief)
         return StepResult(task.weighted(losses, batch).mean(), logits)
-
-    def scores(
-        self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor
-    ) -> dict[str, Tensor]:
-        """``abstention``: log-odds of p_{C+1}."""
-        return {"abstention": abstention_log_odds(logits, abstention_logit(networks, features))}
-
-    def _adapts_from(self, total: int, steps_per_epoch: int) -> int:
-        return phase_start(self.pretrain, self.pretrain_epochs, total, steps_per_epoch)
 
 
 def adaptive_losses(logits: Tensor, abstention: Tensor, y: Tensor, belief: Tensor) -> Tensor:

@@ -55,14 +55,15 @@ def refuse_nan(name: str, values: NDArray[Any]) -> None:
 
 def weight_argument(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
     """[n] weights, checked; none where none were given."""
-    if sample_weight is None:
-        return None
-    weights = as_array(sample_weight).astype(np.float64)
-    if weights.shape != (n,):
-        raise ValueError(f"sample_weight has shape {weights.shape}: ({n},) needed")
-    if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
-        raise ValueError("sample_weight must be finite and not negative, with a positive sum")
-    return weights
+    return None if sample_weight is None else weight_vector(sample_weight, n)
+
+
+def whole_count(wanted: Any) -> Any:
+    """Examples that make up a share of them, rounded down.
+
+    0.7 * 10 is 7.000000000000001 or 6.999999999999999 as the machine likes; both mean 7.
+    """
+    return np.floor(np.multiply(wanted, 1.0 + 1e-12) + 1e-9)
 
 
 def balanced_weights(labels: Any, *, sample_weight: Any = None) -> NDArray[np.float64]:
@@ -214,8 +215,7 @@ def kept_of_blocks(
     last = np.cumsum(mass)
     first = np.r_[0.0, last[:-1]]
     if (weight == np.floor(weight)).all():
-        # 0.7 * 10 is 7.000000000000001 or 6.999999999999999 as the machine likes; both mean 7.
-        total, rounding = max(1.0, np.floor(coverage * last[-1] + 1e-9)), 0.0
+        total, rounding = max(1.0, float(whole_count(coverage * last[-1]))), 0.0
     else:
         # Sums of real weights are rounded: a border at the end of a block must not slip past it.
         total, rounding = coverage * last[-1], 1e-12 * last[-1]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revar.metrics.arrays import selective_arguments
+from revar.metrics.arrays import selective_arguments, whole_count
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -70,8 +70,7 @@ class Ranking:
         Whole numbers are rounded down, to no less than one example.
         """
         wanted = coverage * self.total
-        # 0.7 * 10 is 7.000000000000001 or 6.999999999999999 as the machine likes; both mean 7.
-        return np.maximum(np.floor(wanted + 1e-9), 1.0) if self.counts else wanted
+        return np.maximum(whole_count(wanted), 1.0) if self.counts else wanted
 
 
 def rank(uncertainty: Any, correct: Any, sample_weight: Any = None) -> Ranking:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from revar.errors import UndefinedMetricWarning
-from revar.metrics.arrays import selective_arguments
+from revar.metrics.arrays import selective_arguments, whole_count
 from revar.metrics.ranking import (
     Floats,
     Ranking,
@@ -101,7 +101,7 @@ def _bounds(ranking: Ranking, coverage: Interval) -> tuple[Floats, Floats]:
     if not 0.0 <= low < high <= 1.0:
         msg = f"coverage is {coverage}: two shares low < high in [0, 1] are needed"
         raise ValueError(msg)
-    first = np.floor(low * ranking.total + 1e-9) if ranking.counts else low * ranking.total
+    first = whole_count(low * ranking.total) if ranking.counts else low * ranking.total
     last = ranking.kept(high)
     if not (first < last).all():
         msg = f"no example lies between the coverages {low} and {high} of {ranking.total:g}"

@@ -1,0 +1,27 @@
+"""How further data for a trained run are to be read."""
+
+from __future__ import annotations
+
+from revar.data.source import Reading
+from revar.model import Model
+from revar.run import RunFolder
+
+
+def reading_for(
+    folder: RunFolder, model: Model, *, target: str | None = None, skip_unreadable: bool = False
+) -> Reading:
+    """As the training data were, into images of the model's shape.
+
+    Args:
+        folder: the run.
+        model: it holds.
+        target: another column of labels than that of training.
+        skip_unreadable: go on without images that cannot be read.
+    """
+    data = folder.recipe()["data"]
+    return Reading(
+        target=target or data.get("target"),
+        image=data.get("image"),
+        image_shape=model.inputs.image_shape,
+        skip_unreadable=skip_unreadable,
+    )
