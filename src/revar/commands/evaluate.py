@@ -55,6 +55,8 @@ def evaluate(
     """
     folder = RunFolder(Path(run))
     if on is None:
+        # First whether this is a run at all, and one this version reads.
+        folder.recipe()
         if not folder.finished:
             raise InputError(f'"{run}" is unfinished: train it with --resume first')
         if "test" not in folder.prediction_names():
