@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import json
 import multiprocessing
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,15 @@ class Watch:
         self.seconds.append(record.seconds)
 
 
+@functools.cache
+def _whole(data: str) -> Source:
+    """The data set, read once in each process."""
+    return load_source(data, Reading())
+
+
 def source(data: str, n_train: int, noise: float, seed: int, *, noisy_meta: bool) -> Source:
     """Training examples, a tenth of them a meta set, and the whole test set."""
-    whole = load_source(data, Reading())
+    whole = _whole(data)
     x, y = np.asarray(whole.train.x), np.asarray(whole.train.y)
     share = min(n_train / len(y), 1.0)
     _, y = np.unique(y, return_inverse=True)
@@ -120,17 +127,33 @@ def one_run(options: argparse.Namespace, name: str, noise: float, seed: int) -> 
         "ece": found["ece"],
         "nll": found["nll"],
         "epoch_seconds": statistics.median(watch.seconds),
+        "fastest_epoch": min(watch.seconds[1:] or watch.seconds),
         "run_seconds": time.perf_counter() - began,
         "recipe": recipe.digest,
     }
 
 
-def table(rows: Iterable[dict[str, Any]], noise: float) -> str:
-    """Markdown: mean and standard deviation over seeds, best mean in bold."""
+def time_alone(options: argparse.Namespace, name: str) -> float:
+    """Seconds of the fastest epoch after the first, with no other run beside it."""
+    alone = argparse.Namespace(**{**vars(options), "epochs": options.timed_epochs})
+    return float(one_run(alone, name, 0.0, 0).get("fastest_epoch", float("nan")))
+
+
+def table(
+    rows: Iterable[dict[str, Any]], noise: float, alone: Mapping[str, float] | None = None
+) -> str:
+    """Markdown: mean and standard deviation over seeds, best mean in bold.
+
+    Args:
+        rows: of all runs.
+        noise: which of them.
+        alone: seconds per epoch of each method when nothing ran beside it; without it the runs' own.
+    """
     chosen = [row for row in rows if row["noise"] == noise and "failed" not in row]
     names = [entry.name for entry in METHODS if any(r["method"] == entry.name for r in chosen)]
     of = {name: [row for row in chosen if row["method"] == name] for name in names}
-    plain = statistics.mean(row["epoch_seconds"] for row in of["erm"])
+    seconds = {n: statistics.mean(row["epoch_seconds"] for row in of[n]) for n in names}
+    seconds |= {n: alone[n] for n in names if alone}
     lines = [
         f"| method | score | {' | '.join(FIGURES.values())} | epoch / ERM |",
         "|---|---|" + "---|" * (len(FIGURES) + 1),
@@ -144,7 +167,7 @@ def table(rows: Iterable[dict[str, Any]], noise: float) -> str:
             cell = f"{100 * values[name]:.2f} ± {100 * spread:.2f}"
             best = min(values.values()) if figure == "ece" else max(values.values())
             cells.append(f"**{cell}**" if values[name] == best else cell)
-        cost = statistics.mean(row["epoch_seconds"] for row in of[name]) / plain
+        cost = seconds[name] / seconds["erm"]
         lines.append(f"| {name} | {of[name][0]['score']} | {' | '.join(cells)} | {cost:.1f} |")
     return "\n".join(lines)
 
@@ -201,6 +224,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=[entry.name for entry in METHODS])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--timed-epochs", type=int, default=0, help="first time each method alone, this many epochs"
+    )
     parser.add_argument("--out", type=Path, default=Path("results/methods"))
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -221,6 +247,12 @@ def main(arguments: list[str] | None = None) -> None:
     }
     (options.out / "provenance.json").write_text(json.dumps(described, indent=2) + "\n")
     context = multiprocessing.get_context("spawn")
+    timed = options.out / "epoch_seconds.json"
+    if options.timed_epochs and not timed.exists():
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            seconds = {n: pool.submit(time_alone, options, n).result() for n in options.methods}
+        timed.write_text(json.dumps(seconds, indent=2) + "\n")
+    alone = json.loads(timed.read_text()) if timed.exists() else None
     with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
         futures = [pool.submit(one_run, options, *job) for job in wanted]
         for number, future in enumerate(as_completed(futures), 1):
@@ -240,7 +272,7 @@ def main(arguments: list[str] | None = None) -> None:
         writer.writeheader()
         writer.writerows(rows)
     text = "\n\n".join(
-        f"Labels wrong: {noise:.0%}\n\n{table(rows, noise)}" for noise in options.noise
+        f"Labels wrong: {noise:.0%}\n\n{table(rows, noise, alone)}" for noise in options.noise
     )
     (options.out / "table.md").write_text(text + "\n")
     print(text)
