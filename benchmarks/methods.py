@@ -253,6 +253,8 @@ def main(arguments: list[str] | None = None) -> None:
             seconds = {n: pool.submit(time_alone, options, n).result() for n in options.methods}
         timed.write_text(json.dumps(seconds, indent=2) + "\n")
     alone = json.loads(timed.read_text()) if timed.exists() else None
+    if alone:  # the longest first, so that no worker idles at the end
+        wanted.sort(key=lambda job: (job[2], -alone.get(job[0], 0.0)))
     with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
         futures = [pool.submit(one_run, options, *job) for job in wanted]
         for number, future in enumerate(as_completed(futures), 1):
