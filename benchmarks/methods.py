@@ -147,7 +147,7 @@ def table(
     Args:
         rows: of all runs.
         noise: which of them.
-        alone: seconds per epoch of each method when nothing ran beside it; without it the runs' own.
+        alone: seconds per epoch of each method with nothing beside it; else the runs' own.
     """
     chosen = [row for row in rows if row["noise"] == noise and "failed" not in row]
     names = [entry.name for entry in METHODS if any(r["method"] == entry.name for r in chosen)]
