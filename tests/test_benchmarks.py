@@ -102,3 +102,18 @@ def test_the_comparison_of_methods_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert "| sat | abstention |" in (tmp_path / "table.md").read_text()
     assert (tmp_path / "auarc.png").stat().st_size > 5_000
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3
+
+
+def test_the_rates_of_the_controlled_study_are_chosen_by_a_grid(tmp_path: Path) -> None:
+    out = tmp_path / "rates.csv"
+    done = subprocess.run(
+        [
+            sys.executable, str(ROOT / "benchmarks" / "controlled_rates.py"), "--scale", "smoke",
+            "--methods", "ibr", "--workers", "1", "--out", str(out),
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(out.open()))
+    assert len(rows) == 6
+    assert done.stdout.startswith("ibr: inner")

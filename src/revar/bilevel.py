@@ -25,7 +25,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from revar.functional import Params
+from revar.functional import Params, average
 from revar.randomness import RandomState, preserved
 
 Losses = Callable[[Params], Tensor]
@@ -94,7 +94,7 @@ def lookahead(losses: Losses, params: Params, weights: Tensor | None, lr: float)
     """``theta - lr * grad (1/n) sum_i w_i l_i(theta)``, detached."""
     if weights is None:
         return params
-    _, gradient = value_and_gradient(lambda at: (weights * losses(at)).mean(), params)
+    _, gradient = value_and_gradient(lambda at: average(weights * losses(at)), params)
     return {name: params[name] - lr * gradient[name] for name in params}
 
 
@@ -206,9 +206,9 @@ def _double_backward(problem: OneStep, params: Params, start: RandomState) -> Al
         if problem.candidates is None:
             aligned = losses
         extra = torch.zeros_like(aligned, requires_grad=True)
-        inner = (extra * aligned).mean()
+        inner = average(extra * aligned)
         if problem.weights is not None:
-            inner = inner + (problem.weights * losses).mean()
+            inner = inner + average(problem.weights * losses)
         gradients = torch.autograd.grad(
             inner, list(at.values()), create_graph=True, materialize_grads=True
         )

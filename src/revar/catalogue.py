@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from revar.entries import BackboneEntry, Entry
+from revar.library import SPECS
 
 BACKBONES: tuple[BackboneEntry, ...] = (
     BackboneEntry(name="auto", summary="chosen by the shape of the inputs", reads="any"),
@@ -16,6 +17,12 @@ BACKBONES: tuple[BackboneEntry, ...] = (
         name="mlp",
         summary="two hidden layers of 128; auto for tables",
         target="revar.nets.dense:mlp",
+        reads="any",
+    ),
+    BackboneEntry(
+        name="perceptron",
+        summary="two hidden layers of 32 without batch norm; for small regressions",
+        target="revar.nets.dense:perceptron",
         reads="any",
     ),
     BackboneEntry(
@@ -71,44 +78,5 @@ BACKBONES: tuple[BackboneEntry, ...] = (
     ),
 )
 
-DATASETS: tuple[Entry, ...] = (
-    Entry(
-        name="digits",
-        summary="1,797 handwritten digits of 8x8 px, two thirds train, one third test",
-        target="revar.data.digits:digits",
-        citation="UCI, through scikit-learn",
-    ),
-    Entry(
-        name="digits-noisy",
-        summary="digits with instance-dependent label noise in train, clean and shifted tests",
-        target="revar.data.digits:digits_noisy",
-        citation="UCI, through scikit-learn; noise after Xia et al. 2020",
-    ),
-    Entry(
-        name="fashion-mnist",
-        summary="70,000 garments of 28x28 px; in the folder REVAR_DATA, see docs/datasets.md",
-        target="revar.data.fashion:fashion_mnist",
-        citation="Xiao et al. 2017",
-    ),
-    Entry(
-        name="cifar10",
-        summary="60,000 photos of 32x32 px; in the folder REVAR_DATA, see docs/datasets.md",
-        target="revar.data.cifar:cifar10",
-        citation="Krizhevsky 2009",
-    ),
-    *(
-        Entry(
-            name=f"cifar10n-{kind}",
-            summary=f"cifar10, train labels by {who}; in REVAR_DATA",
-            target=f"revar.data.cifar:{kind}",
-            citation="Krizhevsky 2009; Wei et al. 2022 (CIFAR-10N)",
-        )
-        for kind, who in (
-            ("aggregate", "the majority of three people (9 % wrong)"),
-            ("random1", "one of three people (17 % wrong)"),
-            ("random2", "another of them (18 % wrong)"),
-            ("random3", "the third of them (18 % wrong)"),
-            ("worst", "any of the three who erred (40 % wrong)"),
-        )
-    ),
-)
+DATASETS: tuple[Entry, ...] = SPECS
+"""Each is a `revar.library.specs.DatasetSpec`: sizes, layout, source, licence."""

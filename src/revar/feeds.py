@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -69,8 +69,8 @@ class Labelled(Protocol):
         """[n, ...]"""
 
     @property
-    def y(self) -> NDArray[np.int64]:
-        """[n] class numbers."""
+    def y(self) -> NDArray[Any]:
+        """[n] class numbers, or numbers to predict."""
 
     @property
     def weights(self) -> NDArray[np.float32] | None:
@@ -127,11 +127,14 @@ class DataFeeds:
             prepared = prepared.contiguous(memory_format=torch.channels_last)
         return prepared
 
+    def order(self, number: int) -> Tensor:
+        """[train_size] positions in the order in which an epoch visits them."""
+        generator = torch.Generator().manual_seed(derive(self._seed, "order", number))
+        return torch.randperm(len(self._x), generator=generator)
+
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from one on; the same for the same seed and number."""
-        generator = torch.Generator().manual_seed(derive(self._seed, "order", number))
-        order = torch.randperm(len(self._x), generator=generator)
-        batches = order.tensor_split(self.steps_per_epoch)[start:]
+        batches = self.order(number).tensor_split(self.steps_per_epoch)[start:]
         for index, x in zip(batches, self._read(batches), strict=True):
             there = index.to(self._device)
             weight = None if self._weight is None else self._weight[there]
@@ -161,7 +164,11 @@ class DataFeeds:
 
     def meta(self, count: int) -> Batch:
         """The next examples of the meta set."""
-        return self.meta_at(self._cycles["meta"].take(count))
+        return self.meta_at(self.next_meta(count))
+
+    def next_meta(self, count: int) -> Tensor:
+        """[count] positions of the next examples of the meta set."""
+        return self._cycles["meta"].take(count)
 
     def meta_at(self, index: Tensor) -> Batch:
         """Examples of the meta set by their positions."""

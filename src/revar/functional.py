@@ -66,6 +66,15 @@ def at_least_single(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
+def average(values: Tensor) -> Tensor:
+    """The mean over examples, the first axis, as a scalar; runs side by side are summed.
+
+    Runs that train side by side lie along the axes after the first. They share no parameter, so
+    the gradient of the sum is that of each run's own mean.
+    """
+    return values.mean(0).sum()
+
+
 def keep_statistics(net: nn.Module) -> None:
     """Let batch norm keep to its running statistics for good, whatever `mode` asks for."""
     for module in net.modules():

@@ -68,7 +68,10 @@ def prepare(recipe: Recipe, source: Source, device: torch.device = CPU) -> Prepa
     _same_length(train)
     classes = Classes.of(train.y)
     y = classes.encode(train.y)
-    shares = {"meta": 0.0 if source.meta else recipe.splits.meta, "tune": recipe.splits.tune}
+    shares = {
+        "meta": 0.0 if source.meta else recipe.splits.meta,
+        "tune": 0.0 if "tune" in source.splits else recipe.splits.tune,
+    }
     rows = take_off(y, train.groups, shares, recipe.seed)
     inputs = fit_inputs(train.x, rows["train"])
     loader = recipe.budget.loader
@@ -90,6 +93,9 @@ def prepare(recipe: Recipe, source: Source, device: torch.device = CPU) -> Prepa
     if source.meta is not None:
         del prints["meta"]
         given["meta"] = source.meta
+    if "tune" in source.splits:
+        del prints["tune"]
+        given["tune"] = source.splits["tune"]
     encoded = {}
     for name, part in given.items():
         encoded[name] = _encoded(part, inputs, classes)
@@ -100,6 +106,8 @@ def prepare(recipe: Recipe, source: Source, device: torch.device = CPU) -> Prepa
         # Its batches are drawn again and again, a test set is read once.
         meta = encoded.pop("meta")
         splits["meta"] = replace(meta, x=settle(meta.x, loader, device))
+    if "tune" in encoded:
+        splits["tune"] = encoded.pop("tune")
     _warn_of_duplicates(prints)
     unlabelled = take(x, rows["train"][:0])
     if source.unlabelled is not None:

@@ -107,7 +107,9 @@ def describe(figures: dict[str, float]) -> str:
     >>> describe({"loss": 0.5, "accuracy": 0.9, "weight_mean": 1.0, "weight_spread": 0.25})
     'loss 0.500 acc 90.0% w 1.00±0.25'
     """
-    text = f"loss {figures['loss']:.3f} acc {figures['accuracy']:.1%}"
+    text = f"loss {figures['loss']:.3f}"
+    if "accuracy" in figures:
+        text += f" acc {figures['accuracy']:.1%}"
     if "meta_loss" in figures:
         text += f" meta {figures['meta_loss']:.3f}"
     if "weight_mean" in figures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,29 +22,48 @@ def derive(seed: int, *path: str | int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
+_BESIDE: list[torch.Generator] = []
+"""Generators that are captured and restored with the default ones."""
+
+
+@contextmanager
+def beside(generators: Sequence[torch.Generator]) -> Iterator[None]:
+    """Let further generators follow the default ones: runs side by side draw from their own."""
+    _BESIDE.extend(generators)
+    try:
+        yield
+    finally:
+        del _BESIDE[len(_BESIDE) - len(generators) :]
+
+
 @dataclass(frozen=True, slots=True)
 class RandomState:
-    """The state of torch's default generators: the CPU's, and one GPU's where there is one."""
+    """The state of torch's default generators, the CPU's and a GPU's, and of those `beside`."""
 
     cpu: Tensor
     cuda: Tensor | None
     device: torch.device
+    others: tuple[Tensor, ...] = ()
 
     @classmethod
     def capture(cls, device: torch.device) -> RandomState:
         """The state now."""
         cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        return cls(torch.get_rng_state(), cuda, device)
+        others = tuple(generator.get_state() for generator in _BESIDE)
+        return cls(torch.get_rng_state(), cuda, device, others)
 
     def restore(self) -> None:
         """Make this the state of the default generators again."""
         torch.set_rng_state(self.cpu)
         if self.cuda is not None:
             torch.cuda.set_rng_state(self.cuda, self.device)
+        for generator, state in zip(_BESIDE, self.others, strict=True):
+            generator.set_state(state)
 
     def equals(self, other: RandomState) -> bool:
         """Whether both would draw the same numbers next."""
-        if not torch.equal(self.cpu, other.cpu):
+        pairs = zip((self.cpu, *self.others), (other.cpu, *other.others), strict=True)
+        if not all(torch.equal(mine, theirs) for mine, theirs in pairs):
             return False
         if self.cuda is None or other.cuda is None:
             return self.cuda is other.cuda

@@ -134,8 +134,8 @@ class DropoutPasses:
             features = call(self.net, params, x, part="forward_features")
             logits = call(self.net, params, features, part="forward_head")
         with mode(self.net, dropout=True, statistics=True):
-            if features.ndim == 2:
-                repeated = features.repeat(passes, 1)
+            if features.ndim == 2 or hasattr(self.net, "runs"):
+                repeated = features.repeat(passes, *(1 for _ in features.shape[1:]))
                 stacked = call(self.net, params, repeated, part="forward_head")
                 return logits, stacked.unflatten(0, (passes, len(x)))
             samples = [call(self.net, params, features, part="forward_head") for _ in range(passes)]

@@ -36,7 +36,7 @@ class EpochRecord:
         step: steps done.
         lr: the learning rate of the last step.
         loss: mean training loss of the epoch.
-        accuracy: of the training passes, dropout on.
+        accuracy: of the training passes, dropout on, where there are classes.
         meta_loss: mean over the epoch's meta steps, if there were any.
         weight_mean: of the weights, if there were any.
         weight_spread: their standard deviation.
@@ -47,7 +47,7 @@ class EpochRecord:
     step: int
     lr: float
     loss: float
-    accuracy: float
+    accuracy: float | None
     meta_loss: float | None
     weight_mean: float | None
     weight_spread: float | None
@@ -73,14 +73,15 @@ class Totals:
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.zeros(8, dtype=torch.float64, device=device)
 
-    def add_step(self, loss: Tensor, hits: Tensor, n: int, weights: Tensor | None) -> None:
-        """Count a training step."""
-        new = [loss.detach().double() * n, hits.double(), torch.full_like(self.sums[0], n)]
+    def add_step(self, loss: Tensor, hits: Tensor | None, n: int, weights: Tensor | None) -> None:
+        """Count a training step; hits of ``None`` leave the accuracy open."""
+        right = self.sums[0] * torch.nan if hits is None else hits.double()
+        new = [loss.detach().double() * n, right, torch.full_like(self.sums[0], n)]
         if weights is None:
             new += [torch.zeros_like(self.sums[0])] * 3
         else:
             w = weights.detach().double()
-            new += [w.sum(), w.square().sum(), torch.full_like(self.sums[0], n)]
+            new += [w.sum(), w.square().sum(), torch.full_like(self.sums[0], w.numel())]
         self.sums[:6] += torch.stack(new)
 
     def add_outer(self, meta_loss: Tensor) -> None:
@@ -91,7 +92,9 @@ class Totals:
     def figures(self) -> dict[str, float]:
         """The means so far; this waits for the device."""
         loss, hits, n, w, w2, weighted, meta, outer = self.sums.tolist()
-        figures = {"loss": loss / max(n, 1), "accuracy": hits / max(n, 1)}
+        figures = {"loss": loss / max(n, 1)}
+        if not math.isnan(hits):
+            figures["accuracy"] = hits / max(n, 1)
         if outer:
             figures["meta_loss"] = meta / outer
         if weighted:
@@ -208,8 +211,7 @@ def train_step(
         parameters = [p for group in state.optimiser.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
     state.optimiser.step()
-    hits = (result.logits.detach().argmax(-1) == batch.y).sum()
-    totals.add_step(loss, hits, len(batch.y), result.weights)
+    totals.add_step(loss, task.hits(result.logits, batch), len(batch.y), result.weights)
     state.step_in_epoch += 1
 
 
@@ -224,7 +226,7 @@ def _end_epoch(state: TrainingState, budget: Budget) -> EpochRecord:
         step=step,
         lr=lr,
         loss=figures["loss"],
-        accuracy=figures["accuracy"],
+        accuracy=figures.get("accuracy"),
         meta_loss=figures.get("meta_loss"),
         weight_mean=figures.get("weight_mean"),
         weight_spread=figures.get("weight_spread"),
@@ -258,8 +260,9 @@ def fit(
 
     Raises:
         InterruptedRun: it was asked to stop.
-        InputError: the loss is no longer a number.
+        InputError: the method cannot learn this task, or the loss is no longer a number.
     """
+    method.check_task(task)
     total = budget.epochs * state.feeds.steps_per_epoch
     observer.started(step=state.step, total=total, epochs=budget.epochs)
     keep = checkpoint or (lambda _: None)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from revar.functional import at_least_single
 from revar.nets.base import Classifier
 from revar.nets.normalise import Normalise
-from revar.stochastic import DropoutPasses
+from revar.stochastic import DropoutPasses, Space, variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Batch:
 
     Attributes:
         x: [n, ...] normalised inputs.
-        y: [n] class numbers.
+        y: [n] class numbers, or numbers to predict.
         index: [n] positions in the split they come from.
         weight: [n] how much each example counts, or all alike.
     """
@@ -38,7 +38,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is to be learned.
+    """What is to be learned: classes, unless it is `Regression`.
 
     Attributes:
         n_classes: C.
@@ -61,6 +61,46 @@ class Task:
         if self.class_weights is not None:
             losses = losses * losses.new_tensor(self.class_weights)[batch.y]
         return losses if batch.weight is None else losses * batch.weight
+
+    def hits(self, logits: Tensor, batch: Batch) -> Tensor | None:
+        """How many examples of a batch are right, where that can be said."""
+        return (logits.detach().argmax(-1) == batch.y).sum()
+
+    def variance(self, samples: Tensor, space: Space) -> Tensor:
+        """[T, n, C] outputs of T dropout passes to their variance, [n] (equation 5)."""
+        return variance(samples, space)
+
+    def mean_output(self, samples: Tensor) -> Tensor:
+        """[T, n, C] logits of T passes to the log of their mean probabilities, as logits."""
+        return samples.log_softmax(-1).logsumexp(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression(Task):
+    """Numbers to predict: squared error, and the variance of the outputs as they are.
+
+    A network has one output, ``n_classes`` is 1. Several runs may train side by side: outputs
+    are then [n, runs, 1] and losses [n, runs] (`revar.studies.lanes`).
+    """
+
+    n_classes: int = 1
+
+    def losses(self, logits: Tensor, batch: Batch) -> Tensor:
+        """``(f(x_i) - y_i)^2`` times the weight of each example, [n]."""
+        errors = at_least_single(logits).squeeze(-1) - batch.y
+        return self.weighted(errors.square(), batch)
+
+    def hits(self, logits: Tensor, batch: Batch) -> Tensor | None:
+        """A number is never simply right."""
+        return None
+
+    def variance(self, samples: Tensor, space: Space) -> Tensor:
+        """Of the outputs, whatever space is asked for: a single one has no probabilities."""
+        return variance(samples, "logits")
+
+    def mean_output(self, samples: Tensor) -> Tensor:
+        """The mean of the outputs."""
+        return samples.mean(0)
 
 
 class Networks(nn.Module):

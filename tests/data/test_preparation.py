@@ -187,3 +187,14 @@ def test_data_too_large_for_memory_is_streamed_by_default(
     prepared = prepare(recipe(), data)
     assert isinstance(prepared.splits["train"].x, ImageFiles)
     assert isinstance(prepared.splits["meta"].x, ImageFiles)
+
+
+def test_a_tune_part_of_the_data_itself_is_used_and_nothing_is_taken_off_for_it() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    given = Part(rng.normal(size=(10, 3)), np.arange(10) % 2)
+    source = Source(Part(x, y), splits={"tune": given, "calibration": given})
+    prepared = prepare(recipe(), source)
+    assert len(prepared.splits["tune"].x) == 10
+    assert len(prepared.splits["train"].x) + len(prepared.splits["meta"].x) == 60
+    assert "calibration" not in prepared.splits

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from revar.cli import run
 from revar.data import cifar
-from revar.data.cifar import Human, human_labels, tiles
+from revar.data.cifar import Human, human_labels
 from revar.data.fashion import fashion_mnist, read_idx
+from revar.data.packed import tiles
 from revar.data.source import load_source
-from revar.errors import InputError
+from revar.errors import DataWarning, InputError
 from revar.registry import DATASETS
 from support.pictures import pixels, save
 
-NAMES = [e.name for e in DATASETS if e.target.startswith(("revar.data.cifar", "revar.data.fash"))]
+NAMES = [entry.name for entry in DATASETS if not entry.target]
 
 
 def clean_labels(real_data: Path) -> NDArray[np.int64]:
@@ -74,7 +75,8 @@ def test_cifar_has_its_images_with_labels_of_people_or_its_own(
     assert test.y is not None
     assert np.bincount(test.y).tolist() == [1000] * 10
     monkeypatch.setattr(cifar, "_tiled", lambda folder, batch: (train.x[:2], clean[:2]))
-    plain = load_source("cifar10")
+    with pytest.warns(DataWarning, match="train has 10 examples, not 50,000"):
+        plain = load_source("cifar10")
     assert plain.train.y is not None
     assert plain.train.y.tolist() == clean[:2].tolist() * 5
 
@@ -91,7 +93,8 @@ def test_the_binary_version_of_cifar_is_read(
         rows[name] = pixels(3, 3073, seed=len(rows))
         rows[name][:, 0] %= 10
         rows[name].tofile(folder / f"{name}.bin")
-    source = load_source("cifar10")
+    with pytest.warns(DataWarning, match="not complete"):
+        source = load_source("cifar10")
     assert source.train.x.shape == (15, 32, 32, 3)
     row = rows["data_batch_2"][1]
     # Label, then the planes of red, green and blue.
@@ -167,7 +170,7 @@ def test_what_is_no_idx_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_data_that_is_not_there_is_one_clear_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(NAMES) == 7
+    assert len(NAMES) == 33
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REVAR_DATA", raising=False)
     assert run(["train", "--data", name]) == 2
@@ -178,6 +181,8 @@ def test_data_that_is_not_there_is_one_clear_line(
     assert run(["train", "--data", name]) == 2
     error = capsys.readouterr().err
     assert f'dataset "{name}": REVAR_DATA={tmp_path} has no "' in error
+    assert ": get it from " in error
+    assert " and lay it out as " in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -197,7 +197,7 @@ def test_a_small_variance_survives_half_precision(monkeypatch: pytest.MonkeyPatc
         passes=2, variance_weight=1.0, space="logits", prediction="deterministic"
     )
     spread = 3 * 0.03125**2
-    assert objective.unlabelled(networks, batch.x)({}).item() == pytest.approx(spread)
+    assert objective.unlabelled(networks, TASK, batch.x)({}).item() == pytest.approx(spread)
     meta = batch.part(slice(5))
     labelled = objective.labelled(networks, TASK, meta, None)({})
     assert labelled.item() == pytest.approx(float(np.log(3)) + spread, rel=1e-4)

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from revar.calibrators import CALIBRATORS
 from revar.errors import InputError, unknown
-from revar.registry import BACKBONES, DATASETS, METHODS, OWN_SCORES, SCORES, Entry
+from revar.library.specs import DatasetSpec
+from revar.registry import BACKBONES, DATASETS, METHODS, OWN_SCORES, SCORES, Entry, find, load
 
 Kind = Literal["methods", "scores", "calibrators", "backbones", "datasets"]
 _LISTS: dict[str, tuple[Entry, ...]] = {
@@ -37,8 +38,55 @@ def list_names(kind: str, *, timm: str | None = None) -> list[dict[str, Any]]:
         from revar.nets.external import timm_names
 
         return [{"name": name, "summary": "timm"} for name in timm_names(timm)]
-    entries = []
-    for entry in _LISTS[kind]:
-        fields = {key: value for key, value in asdict(entry).items() if key != "target"}
-        entries.append({k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()})
-    return entries
+    return [
+        _dataset(entry) if isinstance(entry, DatasetSpec) else _plain(entry)
+        for entry in _LISTS[kind]
+    ]
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    fields = {key: value for key, value in asdict(entry).items() if key != "target"}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+
+
+def _dataset(spec: DatasetSpec) -> dict[str, Any]:
+    """A row of the table of data sets: what it is, and what of it is there.
+
+    ``sizes`` has the examples that are there by part, none where it is not; ``missing`` then says
+    how to get it. ``paper`` has the sizes that the ReVaR paper gives.
+    """
+    sizes, missing = _there(spec)
+    return {
+        "name": spec.name,
+        "summary": spec.summary,
+        "classes": spec.n_classes,
+        "sizes": sizes,
+        "paper": dict(spec.paper),
+        "missing": missing,
+        "layout": {form.place: form.layout for form in spec.forms},
+        "obtain": spec.obtain,
+        "licence": spec.licence,
+        "citation": spec.citation,
+    }
+
+
+def _there(spec: DatasetSpec) -> tuple[dict[str, int] | None, str | None]:
+    """Sizes of the parts that are there, or why they are not."""
+    from revar.data.published import how_to_get, locate
+
+    if not spec.forms:
+        return dict(spec.sizes), None
+    try:
+        found = locate(spec)
+        if spec.base:
+            base = find("dataset", spec.base, DATASETS)
+            assert isinstance(base, DatasetSpec)
+            locate(base)
+    except InputError:
+        return None, how_to_get(spec)
+    if not found.form.counter:
+        return dict(found.form.sizes), None
+    try:
+        return dict(load(found.form.counter)(found)), None
+    except (InputError, OSError) as error:
+        return None, str(error)

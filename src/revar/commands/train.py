@@ -156,7 +156,7 @@ def _source(
             )
             raise InputError(msg)
         unlabelled_part = load_inputs(unlabelled, others)
-    return Source(source.train, meta_part, source.tests, unlabelled_part)
+    return replace(source, meta=meta_part, unlabelled=unlabelled_part)
 
 
 def _image_shape(part: Part) -> tuple[int, ...] | None:

@@ -1,48 +1,83 @@
-"""CIFAR-10, and CIFAR-10N: its training images with labels as people gave them.
+"""CIFAR-10 and -100, and CIFAR-N: their training images with labels as people gave them.
 
-Wei et al. (2022) had every training image labelled by three people: ``random1`` to ``random3``
-are one answer each (17 to 18 % wrong), ``aggregate`` the majority (9 %), ``worst`` a wrong answer
-wherever there is one (40 %). Test labels are the clean ones.
+Wei et al. (2022) had every training image of CIFAR-10 labelled by three people: ``random1`` to
+``random3`` are one answer each (17 to 18 % wrong), ``aggregate`` the majority (9 %), ``worst`` a
+wrong answer wherever there is one (40 %). CIFAR-100 was labelled once (40 % wrong). Test labels
+are the clean ones.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from revar.data.files import read_arrays
-from revar.data.images import decode, header
+from revar.data.packed import tiles
+from revar.data.pickles import read_batch
 from revar.data.published import published
 from revar.data.source import Part, Source
 from revar.errors import InputError
+from revar.library.specs import Found
 
 Human = Literal["aggregate", "random1", "random2", "random3", "worst"]
-_ARRAYS: dict[Human, str] = {
+Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
+ARRAYS: dict[Human, str] = {
     "aggregate": "aggre_label",
     "random1": "random_label1",
     "random2": "random_label2",
     "random3": "random_label3",
     "worst": "worse_label",
 }
+"""What the authors' file calls them."""
 _SIDE, _BATCH = 32, 10_000
-_BINARY = "cifar-10-batches-bin"
+_ROW = 3 * _SIDE**2
 
 
-def cifar10() -> Source:
+def cifar10_tiled(found: Found) -> Source:
     """50,000 images to train on and 10,000 to test on, [n, 32, 32, 3] of bytes."""
-    return _read("cifar10")
+    return _six([_tiled(found.path, batch) for batch in range(6)])
 
 
-def _read(name: str) -> Source:
-    folder = published(name, "cifar10", _BINARY)
-    read = _binary if folder.name == _BINARY else _tiled
-    parts = [read(folder, batch) for batch in range(6)]
-    x, y = (np.concatenate(arrays) for arrays in zip(*parts[1:], strict=True))
-    return Source(Part(x, y), tests={"test": Part(*parts[0])})
+def cifar10_binary(found: Found) -> Source:
+    """The same from the binary version."""
+    names = ["test_batch.bin", *(f"data_batch_{batch}.bin" for batch in range(1, 6))]
+    return _six([_binary(found.path / name, _BATCH, labels=1) for name in names])
+
+
+def cifar10_python(found: Found) -> Source:
+    """The same from the version for Python."""
+    names = ["test_batch", *(f"data_batch_{batch}" for batch in range(1, 6))]
+    return _six([_python(found.path / name, "labels") for name in names])
+
+
+def cifar100_binary(found: Found) -> Source:
+    """50,000 and 10,000 images of 100 classes; the twenty coarse labels are left alone."""
+    train = _binary(found.path / "train.bin", 5 * _BATCH, labels=2)
+    test = _binary(found.path / "test.bin", _BATCH, labels=2)
+    return Source(Part(*train), tests={"test": Part(*test)})
+
+
+def cifar100_python(found: Found) -> Source:
+    """The same from the version for Python."""
+    train, test = (_python(found.path / name, "fine_labels") for name in ("train", "test"))
+    return Source(Part(*train), tests={"test": Part(*test)})
+
+
+def with_human_labels(found: Found) -> Source:
+    """The images of the base, its training labels as people gave them."""
+    source = _base(found)
+    assert source.train.y is not None
+    labels = _people(found.path, str(found.spec.options["array"]), source.train.y)
+    return replace(source, train=replace(source.train, y=labels))
+
+
+def with_soft_labels(found: Found) -> Source:
+    """The images and labels of the base; `revar.data.soft` has what people said of its tests."""
+    return _base(found)
 
 
 def human_labels(kind: Human, clean: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -56,53 +91,60 @@ def human_labels(kind: Human, clean: NDArray[np.int64]) -> NDArray[np.int64]:
         InputError: the file is not there, or its labels belong to other images.
     """
     path = published(f"cifar10n-{kind}", "cifar_human_labels/cifar10n.npz")
+    return _people(path, ARRAYS[kind], clean)
+
+
+def _people(path: Path, array: str, clean: NDArray[np.int64]) -> NDArray[np.int64]:
     arrays = read_arrays(path)
-    for key in ("clean_label", _ARRAYS[kind]):
+    for key in ("clean_label", array):
         if key not in arrays:
             raise InputError(f'"{path}" has no array "{key}" (it has {", ".join(arrays)})')
     if not np.array_equal(arrays["clean_label"], clean):
         raise InputError(f'"{path}" belongs to training images in another order')
-    return arrays[_ARRAYS[kind]].astype(np.int64)
+    return arrays[array].astype(np.int64)
 
 
-def _cifar10n(kind: Human) -> Source:
-    source = _read(f"cifar10n-{kind}")
-    assert source.train.y is not None
-    noisy = Part(source.train.x, human_labels(kind, source.train.y))
-    return Source(noisy, tests=source.tests)
+def _base(found: Found) -> Source:
+    from revar.data.datasets import dataset_spec, read_dataset
+
+    # Its own message would name another data set than the one that was asked for.
+    spec = replace(dataset_spec(found.spec.base), name=found.spec.name)
+    return read_dataset(spec)
 
 
-aggregate = partial(_cifar10n, "aggregate")
-random1 = partial(_cifar10n, "random1")
-random2 = partial(_cifar10n, "random2")
-random3 = partial(_cifar10n, "random3")
-worst = partial(_cifar10n, "worst")
+def _six(batches: list[Images]) -> Source:
+    x, y = (np.concatenate(arrays) for arrays in zip(*batches[1:], strict=True))
+    return Source(Part(x, y), tests={"test": Part(*batches[0])})
 
 
-def _binary(folder: Path, batch: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The test batch (0) or a training batch of the binary version: a label, then the planes."""
-    path = folder / (f"data_batch_{batch}.bin" if batch else "test_batch.bin")
-    row = 1 + 3 * _SIDE**2
-    if not path.is_file() or path.stat().st_size != _BATCH * row:
-        raise InputError(f'"{path}" is missing or not a batch of {_BATCH:,} images')
-    rows = np.fromfile(path, dtype=np.uint8).reshape(_BATCH, row)
-    images = rows[:, 1:].reshape(_BATCH, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(images), rows[:, 0].astype(np.int64)
+def _binary(path: Path, n: int, *, labels: int) -> Images:
+    """A batch of the binary version: labels, the last of them the finest, then the planes."""
+    row = labels + _ROW
+    if not path.is_file() or path.stat().st_size != n * row:
+        raise InputError(f'"{path}" is missing or not a batch of {n:,} images')
+    rows = np.fromfile(path, dtype=np.uint8).reshape(n, row)
+    return _planes(rows[:, labels:]), rows[:, labels - 1].astype(np.int64)
 
 
-def _tiled(folder: Path, batch: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The same from pictures of many tiles, row by row, with the labels in a file of their own."""
+def _python(path: Path, labels: str) -> Images:
+    """A batch of the version for Python: a dictionary with rows of planes and their labels."""
+    batch: dict[str, Any] = read_batch(path)
+    data, y = batch.get("data"), np.asarray(batch.get(labels, []))
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(y), _ROW):
+        raise InputError(f'"{path}" is no batch of CIFAR: expected "data" and "{labels}"')
+    return _planes(data), y.astype(np.int64)
+
+
+def _planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    images = rows.reshape(len(rows), 3, _SIDE, _SIDE).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images)
+
+
+def _tiled(folder: Path, batch: int) -> Images:
+    """The test batch (0) or a training batch from a picture of many tiles, row by row."""
     path = folder / (f"train_{batch}.webp" if batch else "test_batch.webp")
     if not path.is_file():
         raise InputError(f'"{path}" is missing')
     labels = read_arrays(folder / "labels.npz")
     y = labels["train"][(batch - 1) * _BATCH : batch * _BATCH] if batch else labels["test"]
     return tiles(path, _SIDE)[: len(y)], y.astype(np.int64)
-
-
-def tiles(path: Path, side: int) -> NDArray[np.uint8]:
-    """[n, side, side, 3] the tiles of a picture, row by row."""
-    width, height, _ = header(path)
-    sheet = decode(path, (3, height, width))
-    grid = sheet.reshape(3, height // side, side, width // side, side)
-    return np.ascontiguousarray(grid.transpose(1, 3, 2, 4, 0)).reshape(-1, side, side, 3)

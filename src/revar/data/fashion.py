@@ -1,4 +1,4 @@
-"""Fashion-MNIST (Xiao et al. 2017), from its own files."""
+"""Idx files of bytes, in which Fashion-MNIST (Xiao et al. 2017) and MNIST are published."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from revar.data.published import published
-from revar.data.source import Part, Source
+from revar.data.source import Source, load_source
 from revar.errors import InputError
 
 _BYTES = 8
@@ -20,16 +19,7 @@ _BYTES = 8
 
 def fashion_mnist() -> Source:
     """60,000 images to train on and 10,000 to test on, [n, 28, 28] of bytes."""
-    train, test = (_part(prefix) for prefix in ("train", "t10k"))
-    return Source(train, tests={"test": test})
-
-
-def _part(prefix: str) -> Part:
-    images, labels = (
-        published("fashion-mnist", f"fashion_mnist/{name}.gz", f"fashion_mnist/{name}")
-        for name in (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
-    )
-    return Part(read_idx(images), read_idx(labels).astype(np.int64))
+    return load_source("fashion-mnist")
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:

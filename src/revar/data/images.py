@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,12 @@ def _pillow() -> Any:
     return Image
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path, content: bytes | None = None) -> Any:
     """An image whose header was read; a decompression bomb is refused here."""
     image_module = _pillow()
     too_large = f'"{path}" has too many pixels to be opened safely: shrink it'
     try:
-        image = image_module.open(path)
+        image = image_module.open(path if content is None else BytesIO(content))
     except (image_module.DecompressionBombWarning, image_module.DecompressionBombError) as error:
         raise InputError(too_large) from error
     except Exception as error:  # each format fails in its own way
@@ -92,16 +93,21 @@ def _upright(image: Any) -> Any:
         return image
 
 
-def decode(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def decode(path: Path, shape: tuple[int, ...], content: bytes | None = None) -> NDArray[np.uint8]:
     """[channels, height, width] of 8 bits, upright, resized where needed.
 
     Alpha is dropped, palettes and CMYK become RGB, sixteen bits are scaled to eight.
+
+    Args:
+        path: of the file, or of the archive that ``content`` was taken from.
+        shape: (channels, height, width) wanted.
+        content: the bytes of the image, where they are at hand.
 
     Raises:
         InputError: damaged, truncated, or of a depth with no agreed scale.
     """
     channels, height, width = shape
-    with _open(path) as image:
+    with _open(path, content) as image:
         try:
             image.load()
             sixteen = image.mode.startswith("I;16") or image.format in _SIXTEEN_AS_I

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revar.data.inputs import is_frame
-from revar.data.stored import ImageFiles
+from revar.data.stored import ImageFiles, Items
 from revar.errors import InputError, unknown
-from revar.registry import DATASETS, load
+from revar.library.specs import DatasetSpec
+from revar.registry import DATASETS, Entry, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Part:
         if is_frame(self.x):
             x = self.x.iloc[rows]
         else:
-            x = self.x.take(rows) if isinstance(self.x, ImageFiles) else self.x[rows]
+            x = self.x.take(rows) if isinstance(self.x, ImageFiles | Items) else self.x[rows]
         return Part(
             x,
             None if self.y is None else self.y[rows],
@@ -61,12 +62,15 @@ class Source:
         meta: a meta set of its own, if the data has one.
         tests: test sets by name; ``test`` is the one meant when none is named.
         unlabelled: inputs without labels, if the data has them.
+        splits: further parts by name that the data came with or was split into by patient, such
+            as ``tune``, ``calibration`` and ``val``; nobody trains or reports on them unasked.
     """
 
     train: Part
     meta: Part | None = None
     tests: Mapping[str, Part] = field(default_factory=dict)
     unlabelled: Part | None = None
+    splits: Mapping[str, Part] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +107,7 @@ def load_source(spec: str, reading: Reading | None = None) -> Source:
     name, _, split = spec.partition(":")
     for entry in DATASETS:
         if entry.name == name:
-            source: Source = load(entry.target)()
+            source = _registered(entry, how, split)
             return Source(_part_named(source, split, spec)) if split else source
     path = Path(spec)
     if path.is_dir():
@@ -126,8 +130,18 @@ def load_source(spec: str, reading: Reading | None = None) -> Source:
     raise InputError(msg)
 
 
+def _registered(entry: Entry, reading: Reading, part: str) -> Source:
+    if isinstance(entry, DatasetSpec) and entry.forms:
+        from revar.data.datasets import read_dataset
+
+        return read_dataset(entry, image_shape=reading.image_shape, part=part)
+    source: Source = load(entry.target)()
+    return source
+
+
 def _part_named(source: Source, split: str, spec: str) -> Part:
-    parts = {"train": source.train, **source.tests}
+    own = {} if source.meta is None else {"meta": source.meta}
+    parts = {"train": source.train, **own, **source.splits, **source.tests}
     if split not in parts:
         raise unknown(f"part of {spec.partition(':')[0]}", split, parts)
     return parts[split]

@@ -9,8 +9,9 @@ from typing import Literal, Protocol
 from torch import Tensor, nn
 
 from revar import fields
+from revar.errors import InputError
 from revar.nets.base import Classifier
-from revar.types import Batch, Clock, Feeds, Networks, OuterResult, StepResult, Task
+from revar.types import Batch, Clock, Feeds, Networks, OuterResult, Regression, StepResult, Task
 
 
 class MakeClassifier(Protocol):
@@ -106,6 +107,25 @@ class Method(ABC):
         """Whether it remembers the unlabelled inputs, so that a run predicts them too."""
         return False
 
+    @property
+    def learns_numbers(self) -> bool:
+        """Whether its loss has a form for numbers, beside the one for classes."""
+        return False
+
+    def check_task(self, task: Task) -> None:
+        """Refuse what it cannot learn.
+
+        Raises:
+            InputError: numbers to predict, for a method that learns classes.
+        """
+        if not isinstance(task, Regression):
+            return
+        if not self.learns_numbers:
+            msg = f"{type(self).__name__} learns classes, and the targets are numbers: "
+            raise InputError(msg + "use ERM, VR, MetaWeightNet, LearningToReweight or ReVaR")
+        if self.entropy > 0:
+            raise InputError("entropy is that of class probabilities, and the targets are numbers")
+
     def check(self, plan: Plan) -> None:  # noqa: B027  (most methods fit every run)
         """Refuse a run in which some phase of the method would never start.
 
@@ -199,6 +219,10 @@ class Bilevel(Method):
     @abstractmethod
     def outer_due(self, clock: Clock) -> bool:
         """Whether the scorer is updated before this step."""
+
+    @abstractmethod
+    def weigh(self, networks: Networks, task: Task, batch: Batch) -> Tensor:
+        """[n] weights the method gives to examples by now, by deterministic passes."""
 
     @abstractmethod
     def outer_loss(

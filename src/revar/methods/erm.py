@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from revar.functional import average
 from revar.methods.base import Method
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
@@ -22,9 +23,14 @@ class ERM(Method):
         """Entropy regularisation on plain training (Feng et al. 2023), ``--method entropy``."""
         return cls(entropy=0.01)
 
+    @property
+    def learns_numbers(self) -> bool:
+        """By squared error."""
+        return True
+
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> StepResult:
         """``(1/n) sum_i l(y_i, f(x_i))``"""
         logits = networks.classifier(batch.x)
-        return StepResult(task.losses(logits, batch).mean(), logits)
+        return StepResult(average(task.losses(logits, batch)), logits)

@@ -36,6 +36,11 @@ class L2R(Reweighting):
         size = self.meta_batch
         fields.require(size is None or size >= 1, self, "meta_batch", "be at least 1")
 
+    @property
+    def learns_numbers(self) -> bool:
+        """Its weights come from gradients, whatever the loss."""
+        return True
+
     def check(self, plan: Plan) -> None:
         """Refuse a run without held-out examples."""
         if plan.meta_size < 1:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from revar import fields
 from revar.bilevel import OneStep, alignments, full_precision
 from revar.errors import InputError
-from revar.functional import at_least_single, parameters
+from revar.functional import at_least_single, average, parameters
 from revar.methods.base import Bilevel, MakeClassifier, OuterOptimiser, Plan
 from revar.methods.reweighting import (
     Reweighting,
@@ -92,6 +92,11 @@ class MetaWeightNet(Reweighting, Bilevel):
             weight_decay=self.outer_weight_decay,
         )
 
+    @property
+    def learns_numbers(self) -> bool:
+        """V reads a loss, whatever it is the loss of."""
+        return True
+
     def check(self, plan: Plan) -> None:
         """Refuse a run without held-out examples."""
         if plan.meta_size < 1:
@@ -115,7 +120,7 @@ class MetaWeightNet(Reweighting, Bilevel):
         with torch.no_grad():
             even_task, even = unweighted(task, batch)
             weights = self._weights(networks, even_task.losses(logits, even))
-        return StepResult((weights * losses).mean(), logits, weights)
+        return StepResult(average(weights * losses), logits, weights)
 
     def outer_due(self, clock: Clock) -> bool:
         """Every ``interval`` steps."""
@@ -140,6 +145,12 @@ class MetaWeightNet(Reweighting, Bilevel):
         )
         aligned = alignments(problem, params, self.engine)
         return OuterResult(linear_surrogate(weights, aligned.values, clock.lr), aligned.meta_loss)
+
+    @torch.no_grad()
+    def weigh(self, networks: Networks, task: Task, batch: Batch) -> Tensor:
+        """``V(l_i)``, l by a deterministic pass."""
+        losses = losses_of(networks, *unweighted(task, batch), training=False)
+        return self._weights(networks, losses(parameters(networks.classifier)))
 
     def _weights(self, networks: Networks, losses: Tensor) -> Tensor:
         """[n] factors on the terms of the mean loss, differentiable in V and not in the losses."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import Losses, OneStep, Strategy, alignments
 from revar.errors import InputError
-from revar.functional import at_least_single, mode, parameters
+from revar.functional import at_least_single, average, mode, parameters
 from revar.methods.base import Bilevel, MakeClassifier, OuterOptimiser, Plan, phase_start
 from revar.methods.reweighting import (
     MetaObjective,
@@ -43,7 +43,7 @@ from revar.nets.scorer import (
     top_log_odds,
 )
 from revar.stochastic import Space
-from revar.types import Batch, Clock, Feeds, Networks, OuterResult, StepResult, Task
+from revar.types import Batch, Clock, Feeds, Networks, OuterResult, Regression, StepResult, Task
 
 DefaultScore = Literal[
     "fused",
@@ -188,6 +188,18 @@ class ReVaR(Bilevel):
             weight_decay=self.outer_weight_decay,
         )
 
+    @property
+    def learns_numbers(self) -> bool:
+        """Where g reads inputs or features."""
+        return True
+
+    def check_task(self, task: Task) -> None:
+        """The evidence of ``scorer=evidence`` is the log-odds of a class."""
+        super().check_task(task)
+        if isinstance(task, Regression) and self.scorer == "evidence":
+            msg = "scorer=evidence reads the log-odds of classes, and the targets are numbers: "
+            raise InputError(msg + "use scorer=network or scorer=features")
+
     def check(self, plan: Plan) -> None:
         """Refuse a run in which g would never be updated or the unlabelled phase never start."""
         start = self._weighted_from(plan.total, plan.steps_per_epoch)
@@ -237,9 +249,9 @@ class ReVaR(Bilevel):
         logits = classifier.forward_head(features)
         losses = task.losses(logits, batch)
         if clock.step < self._weighted_from(clock.total, clock.steps_per_epoch):
-            return StepResult(losses.mean(), logits)
+            return StepResult(average(losses), logits)
         weights = self._weights(networks, batch.x, features.detach())
-        return StepResult((weights * losses).mean(), logits, weights)
+        return StepResult(average(weights * losses), logits, weights)
 
     def outer_due(self, clock: Clock) -> bool:
         """Every ``interval`` steps after the warm-up."""
@@ -266,7 +278,7 @@ class ReVaR(Bilevel):
             prediction=self.meta_prediction,
         )
         if self.unlabelled == "only" and unlabelled is not None:
-            meta_loss = objective.unlabelled(networks, unlabelled)
+            meta_loss = objective.unlabelled(networks, task, unlabelled)
         else:
             meta_loss = objective.labelled(networks, task, meta, unlabelled)
 
@@ -294,6 +306,10 @@ class ReVaR(Bilevel):
             for part, values in zip(scored, aligned.values.split(sizes), strict=True)
         ]
         return OuterResult(torch.stack(parts).mean(), aligned.meta_loss)
+
+    def weigh(self, networks: Networks, task: Task, batch: Batch) -> Tensor:
+        """``g(x_i)``, normalised over these examples."""
+        return self._weights(networks, batch.x)
 
     def columns(
         self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from revar import fields
 from revar.bilevel import Losses, Objective, Strategy
-from revar.functional import Params, at_least_single, call, mode
+from revar.functional import Params, at_least_single, average, call, mode
 from revar.methods.base import Method
 from revar.nets.scorer import Evidence, NetworkScorer, top_log_odds
-from revar.stochastic import Space, variance
+from revar.stochastic import Space
 from revar.types import Batch, Networks, Task
 
 WeightNormalisation = Literal["none", "batch_mean_one", "sum_one"]
@@ -27,7 +27,7 @@ def normalise_weights(raw: Tensor, how: WeightNormalisation) -> Tensor:
     """
     if how == "none":
         return raw
-    share = raw / raw.sum().clamp_min(torch.finfo(raw.dtype).tiny)
+    share = raw / raw.sum(0).clamp_min(torch.finfo(raw.dtype).tiny)
     return share * len(raw) if how == "batch_mean_one" else share
 
 
@@ -39,7 +39,7 @@ def linear_surrogate(weights: Tensor, alignment: Tensor, lr: float) -> Tensor:
         alignment: [n] s_i, see `revar.bilevel`.
         lr: of the look-ahead.
     """
-    return -lr * (alignment * weights).mean()
+    return -lr * average(alignment * weights)
 
 
 def proximal_surrogate(correction: Tensor, alignment: Tensor) -> Tensor:
@@ -52,10 +52,10 @@ def proximal_surrogate(correction: Tensor, alignment: Tensor) -> Tensor:
         correction: [n] differentiable, in logits of g.
         alignment: [n] s_i.
     """
-    centred = alignment - alignment.mean()
-    spread = centred.square().mean().sqrt()
+    centred = alignment - alignment.mean(0)
+    spread = centred.square().mean(0).sqrt()
     standard = centred / spread.clamp_min(torch.finfo(spread.dtype).tiny)
-    return (0.5 * correction.square() - standard * correction).mean()
+    return average(0.5 * correction.square() - standard * correction)
 
 
 def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) -> Evidence:
@@ -131,26 +131,26 @@ class MetaObjective:
 
         def objective(params: Params) -> Tensor:
             if self.variance_weight == 0 and self.prediction == "deterministic":
-                return losses_of(networks, task, meta, training=False)(params).mean()
+                return average(losses_of(networks, task, meta, training=False)(params))
             assert networks.sampler is not None
             logits, samples = networks.sampler.run(x, self.passes, params)
             # Half precision would round away a small variance.
             samples = at_least_single(samples)
             if self.prediction == "dropout_mean":
-                # The log of the mean probability, as logits.
-                logits = samples.log_softmax(-1).logsumexp(0)
-            loss = task.losses(logits[:n], meta).mean()
-            return loss + self.variance_weight * variance(samples, self.space).mean()
+                logits = task.mean_output(samples)
+            loss = average(task.losses(logits[:n], meta))
+            return loss + self.variance_weight * average(task.variance(samples, self.space))
 
         return objective
 
-    def unlabelled(self, networks: Networks, x: Tensor) -> Objective:
+    def unlabelled(self, networks: Networks, task: Task, x: Tensor) -> Objective:
         """On unlabelled inputs alone: the variance is all there is to minimise."""
 
         def objective(params: Params) -> Tensor:
             assert networks.sampler is not None
             _, samples = networks.sampler.run(x, self.passes, params)
-            return self.variance_weight * variance(at_least_single(samples), self.space).mean()
+            spread = task.variance(at_least_single(samples), self.space)
+            return self.variance_weight * average(spread)
 
         return objective
 

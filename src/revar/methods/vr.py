@@ -15,9 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from revar import fields
 from revar.errors import InputError
-from revar.functional import Params, at_least_single, call, mode
+from revar.functional import Params, at_least_single, average, call, mode
 from revar.methods.base import Method, Plan, phase_start
-from revar.stochastic import Space, variance
+from revar.stochastic import Space
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
@@ -70,6 +70,11 @@ class VR(Method):
         """VR-PV and VR-DSV do."""
         return self.unlabelled != "none"
 
+    @property
+    def learns_numbers(self) -> bool:
+        """By squared error and the variance of the outputs."""
+        return True
+
     def check(self, plan: Plan) -> None:
         """Refuse a run in which the unlabelled phase would never start."""
         if not self.uses_unlabelled:
@@ -96,21 +101,20 @@ class VR(Method):
         if self.prediction == "single":
             logits = samples[0]
         else:
-            # The log of the mean probability, as logits.
-            logits = at_least_single(samples).log_softmax(-1).logsumexp(0)
-        loss = task.losses(logits, batch).mean()
+            logits = task.mean_output(at_least_single(samples))
+        loss = average(task.losses(logits, batch))
         if self.variance_weight == 0:
             return StepResult(loss, logits)
         spreads = []
         if not alone:
-            own = variance(at_least_single(samples), self.variance_space)
+            own = task.variance(at_least_single(samples), self.variance_space)
             spreads.append(task.weighted(own, batch))
         if self.uses_unlabelled and late:
             assert networks.sampler is not None
             # They are not trained on: running statistics, as at test time.
             _, others = networks.sampler.run(feeds.unlabelled(len(batch.x)), self.passes)
-            spreads.append(variance(at_least_single(others), self.variance_space))
-        return StepResult(loss + self.variance_weight * torch.cat(spreads).mean(), logits)
+            spreads.append(task.variance(at_least_single(others), self.variance_space))
+        return StepResult(loss + self.variance_weight * average(torch.cat(spreads)), logits)
 
     def _unlabelled_from(self, total: int, steps_per_epoch: int) -> int:
         fraction, epoch = self.unlabelled_from, self.unlabelled_from_epoch

@@ -31,3 +31,15 @@ def mlp(
             layers.append(nn.Dropout(dropout.trunk_rate))
         n_inputs = width
     return SplitClassifier(nn.Sequential(*layers), width, n_outputs, dropout.rate)
+
+
+def perceptron(input_shape: tuple[int, ...], n_outputs: int, dropout: Dropout) -> SplitClassifier:
+    """Two hidden layers of 32 and ReLU, nothing else: no example changes the output of another."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    n_inputs = prod(input_shape)
+    for _ in range(2):
+        layers += [nn.Linear(n_inputs, 32), nn.ReLU()]
+        if dropout.trunk_rate:
+            layers.append(nn.Dropout(dropout.trunk_rate))
+        n_inputs = 32
+    return SplitClassifier(nn.Sequential(*layers), n_inputs, n_outputs, dropout.rate)

@@ -82,6 +82,8 @@ def auarc_table(
 
 def names_table(kind: str, entries: list[dict[str, Any]]) -> Table:
     """What is registered."""
+    if kind == "datasets":
+        return datasets_table(entries)
     table = Table(title=kind, title_justify="left", box=box.SIMPLE_HEAD)
     keys = [key for key in ("name", "cost", "summary", "citation") if key in entries[0]]
     for key in keys:
@@ -90,3 +92,41 @@ def names_table(kind: str, entries: list[dict[str, Any]]) -> Table:
         cells = [entry.get(key, "") for key in keys]
         table.add_row(*map(str, cells))
     return table
+
+
+def datasets_table(entries: list[dict[str, Any]]) -> Table:
+    """The paper's statistics of data sets for what is there; how to get what is not.
+
+    Sizes in brackets are the paper's, where it has some.
+    """
+    table = Table(
+        title="datasets",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("name", no_wrap=True)
+    for name in ("classes", "train", "test"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("what it is", overflow="fold")
+    for entry in entries:
+        sizes, paper = entry["sizes"], entry["paper"]
+        here = sizes is not None
+        cells = [_size(sizes, paper, part) for part in ("train", "test")]
+        text = entry["summary"] if here else f"not here: get it from {entry['obtain']}"
+        others = {} if sizes is None else {k: v for k, v in sizes.items() if k not in _SHOWN}
+        if others:
+            text += f" ({', '.join(f'{name} {size:,}' for name, size in others.items())})"
+        style = None if here else "dim"
+        table.add_row(entry["name"], f"{entry['classes']:,}", *cells, text, style=style)
+    table.caption = "examples that are there; (the paper's, where it gives them); layout: --json"
+    return table
+
+
+_SHOWN = ("train", "test")
+
+
+def _size(sizes: Mapping[str, int] | None, paper: Mapping[str, int], part: str) -> str:
+    here = "-" if sizes is None or part not in sizes else f"{sizes[part]:,}"
+    return f"{here}\n({paper[part]:,})" if part in paper else here

@@ -1,0 +1,1 @@
+"""Questions the paper asks that are no comparison of trained classifiers."""
