@@ -23,7 +23,7 @@ from revar.studies.regression import fit_weights_side_by_side
 
 ScaleName = Literal["smoke", "small", "paper"]
 Row = dict[str, Any]
-AT_ONCE = 30
+AT_ONCE = 20
 """Runs side by side; more gain nothing once the products fill the cache."""
 PAPER_R2 = {
     "1": {"mwn": 0.77, "ibr": 0.78, "revar-paper": 0.84},
@@ -101,7 +101,7 @@ class Scale:
 
 SCALES: dict[str, Scale] = {
     "smoke": Scale(seeds=2, n=512, epochs=2, shifts=(0, 4, 16), ablate=False),
-    "small": Scale(seeds=10, n=40_000, epochs=4, shifts=(0, 2, 4, 8, 16, 32)),
+    "small": Scale(seeds=10, n=40_000, epochs=3, shifts=(0, 2, 4, 8, 16, 32)),
     "paper": Scale(seeds=30, n=100_000, epochs=8, shifts=(0, 1, 2, 4, 8, 16, 25, 50)),
 }
 
