@@ -5,35 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from revar.commands.checks import check_data, check_unused
 from revar.data.noisy import LabelNoise
 from revar.data.source import Part, Reading, Source, load_inputs, load_source
 from revar.devices import choose
 from revar.errors import InputError
-from revar.fitting import fit_prepared
-from revar.preparation import Prepared, prepare
-from revar.progress import Both, Log, Silent
+from revar.keeping import train_into
 from revar.recipe import Budget, Recipe, Start, make_method, with_settings
-from revar.run import LOG, RunFolder
-from revar.training import Observer, TrainingState
-
-
-class _Keeper:
-    """Keeps the checkpoints of a run in its folder, which is made when training can start."""
-
-    def __init__(self, folder: RunFolder, described: dict[str, Any], *, resume: bool) -> None:
-        self._folder, self._described, self._resume = folder, described, resume
-
-    def begin(self, data: Prepared, state: TrainingState) -> None:
-        self._folder.begin(data.recipe, self._described, resume=self._resume)
-        self._folder.load_checkpoint(state)
-
-    def save(self, state: TrainingState) -> None:
-        self._folder.save_checkpoint(state)
+from revar.run import RunFolder
+from revar.training import Observer
 
 
 def train(
@@ -111,24 +92,13 @@ def train(
     source = _source(recipe, data, reading, meta, unlabelled)
     if noise is not None:
         source = noise.added_to(source, meta_share=recipe.splits.meta, seed=recipe.seed)
-    prepared = prepare(recipe, source, where)
-    described = _describe(
-        prepared, spec=data.rstrip("/") or data, target=target, group=group, image=image,
-        added_label_noise=None if noise is None else str(noise),
-    )  # fmt: skip
-    if resume and folder.finished:
-        folder.check_same(prepared.recipe, described)
-        folder.store.verify()
-        # Only there if the run was killed between its last file and this.
-        folder.clear_checkpoints()
-        return folder
-    keeper = _Keeper(folder, described, resume=resume)
-    watchers = Both(observer or Silent(), Log(folder.path / LOG))
-    try:
-        model = fit_prepared(prepared, device=where, observer=watchers, keeper=keeper, stop=stop)
-        folder.write(model)
-    finally:
-        folder.end()
+    given = {
+        "spec": data.rstrip("/") or data, "target": target, "group": group, "image": image,
+        "added_label_noise": None if noise is None else str(noise),
+    }  # fmt: skip
+    train_into(
+        folder, recipe, source, given, resume=resume, device=where, observer=observer, stop=stop
+    )
     return folder
 
 
@@ -162,10 +132,3 @@ def _source(
 def _image_shape(part: Part) -> tuple[int, ...] | None:
     shape = tuple(getattr(part.x, "shape", ()))
     return shape[1:] if len(shape) == 4 else None
-
-
-def _describe(prepared: Prepared, **given: str | None) -> dict[str, Any]:
-    """Where the data came from and what exactly it was, to refuse other data on resume."""
-    digests = {name: print_.digest for name, print_ in prepared.fingerprints.items()}
-    labels = {name: int(torch.from_numpy(split.y).sum()) for name, split in prepared.splits.items()}
-    return {**given, "fingerprints": digests, "label_sums": labels}

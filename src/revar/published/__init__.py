@@ -61,18 +61,18 @@ TABLES: tuple[str, ...] = (
 )
 """In the paper's order, nearly."""
 
-_MODULES = (
-    selective,
-    calibration,
-    shift,
-    noise,
-    plex,
-    ablations,
-    architectures,
-    controls,
-    cost,
+_EVERY = (
+    *selective.TABLES,
+    *calibration.TABLES,
+    *shift.TABLES,
+    *noise.TABLES,
+    *plex.TABLES,
+    *ablations.TABLES,
+    *architectures.TABLES,
+    *controls.TABLES,
+    *cost.TABLES,
 )
-_BY_NAME = {table.name: table for module in _MODULES for table in module.TABLES}
+_BY_NAME = {table.name: table for table in _EVERY}
 
 
 def published(name: str) -> PublishedTable:
@@ -99,4 +99,4 @@ def parts(name: str) -> tuple[PublishedTable, ...]:
         InputError: there is no such table.
     """
     first = published(name)
-    return (first, *(t for t in _BY_NAME.values() if t.name.startswith(f"{name}/")))
+    return (first, *(table for table in _EVERY if table.name.startswith(f"{name}/")))

@@ -35,11 +35,15 @@ TABLES: tuple[PublishedTable, ...] = (
         metric="accuracy",
         notes=(
             "The caption has all select by softmax response; by the text revar uses its U-Score.",
-            "selectivenet on aptos at 0.6 and 0.8 equals dr-coverage, where there is no entropy "
-            "term, in both metrics and all spreads; so do revar on eyepacs at 0.8 and its accuracy on "
-            "aptos at 0.6.",
-            "Said to be significantly better with the term; sat leads revar on eyepacs at 0.8 and "
-            "at 1.0, and on aptos at 1.0.",
+            (
+                "selectivenet on aptos at 0.6 and 0.8 equals dr-coverage, where there is no "
+                "entropy term, in both metrics and all spreads; so do revar on eyepacs at 0.8 and "
+                "its accuracy on aptos at 0.6."
+            ),
+            (
+                "Said to be significantly better with the term; sat leads revar on eyepacs at 0.8 "
+                "and at 1.0, and on aptos at 1.0."
+            ),
             "One number, 86.44, has two decimals.",
         ),
     ),
@@ -60,8 +64,10 @@ TABLES: tuple[PublishedTable, ...] = (
         caption="Area under the ROC curve of the kept retinal images, with the entropy term.",
         metric="AUC",
         notes=(
-            "selectivenet on aptos at 0.6, 0.8 and 1.0 and revar on eyepacs at 0.8 equal "
-            "dr-coverage/auc, where there is no entropy term.",
+            (
+                "selectivenet on aptos at 0.6, 0.8 and 1.0 and revar on eyepacs at 0.8 equal "
+                "dr-coverage/auc, where there is no entropy term."
+            ),
         ),
     ),
     printed(
@@ -78,8 +84,10 @@ TABLES: tuple[PublishedTable, ...] = (
         caption="Other reweighting methods without and with our variance term; mcd selects.",
         metric="AUARC",
         notes=(
-            "mcd and revar are the same runs in both halves: revar always has the variance term "
-            "and mcd never.",
+            (
+                "mcd and revar are the same runs in both halves: revar always has the variance "
+                "term and mcd never."
+            ),
             "Without the term mwn and l2r are below mcd on both sets; fsr is level on imagenet-1k.",
         ),
     ),

@@ -43,8 +43,10 @@ TABLES: tuple[PublishedTable, ...] = (
         metric="accuracy",
         notes=(
             "resnet101 on aptos equals resnet50 in uscore-architecture, digit by digit.",
-            "The text gives ViT-S 45M parameters and ResNet-101 48M; parameter-control gives the "
-            "latter 44M, and a standard ViT-S has about 22M.",
+            (
+                "The text gives ViT-S 45M parameters and ResNet-101 48M; parameter-control gives "
+                "the latter 44M, and a standard ViT-S has about 22M."
+            ),
         ),
     ),
     printed(
@@ -64,10 +66,15 @@ TABLES: tuple[PublishedTable, ...] = (
         caption="Accuracy on retinal images at coverage with a WRN-28-10.",
         metric="accuracy",
         notes=(
-            "The text has most accuracies better by 0.3 to 0.5 and a few worse by 0.2 to 0.3; sat "
-            "on eyepacs falls by 0.7 at 0.4 and by 0.6 at 0.5, seven others rise by 0.1 or 0.2.",
-            "selectivenet and sat are called the two best baselines; mcd is second to sat on "
-            "eyepacs and first on imagenet-100 and imagenet-1k in the main table.",
+            (
+                "The text has most accuracies better by 0.3 to 0.5 and a few worse by 0.2 to 0.3; "
+                "sat on eyepacs falls by 0.7 at 0.4 and by 0.6 at 0.5, seven others rise by 0.1 or "
+                "0.2."
+            ),
+            (
+                "selectivenet and sat are called the two best baselines; mcd is second to sat on "
+                "eyepacs and first on imagenet-100 and imagenet-1k in the main table."
+            ),
         ),
     ),
     printed(

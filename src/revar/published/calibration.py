@@ -23,8 +23,10 @@ TABLES: tuple[PublishedTable, ...] = (
         metric="ECE",
         higher_is_better=False,
         notes=(
-            "Said to be competitive or better; adafocal is ahead on four sets and level on "
-            "imagenet-100, and flsd53 is ahead on aptos.",
+            (
+                "Said to be competitive or better; adafocal is ahead on four sets and level on "
+                "imagenet-100, and flsd53 is ahead on aptos."
+            ),
             "The number of bins is not given.",
         ),
     ),
@@ -42,12 +44,20 @@ TABLES: tuple[PublishedTable, ...] = (
         caption="Selection by plain training with a calibrator on top.",
         metric="AUARC",
         notes=(
-            "revar on imagenet-100 is 94.50 here and 94.95 in the main table; on aptos it is 89.40 "
-            "here and 89.94 there. The gain of up to 2.3 in the text fits 89.40 less 87.08.",
-            "Temperature scaling keeps the order of two classes, so on the retinal sets it must "
-            "equal sr; 92.55 and 86.96 against 92.87 and 87.67 are of other models or splits.",
-            "Probout is not defined; we read a logistic map of the top score to being right. Which "
-            "conformal score, and which multi-class form of Platt scaling, is not said.",
+            (
+                "revar on imagenet-100 is 94.50 here and 94.95 in the main table; on aptos it is "
+                "89.40 here and 89.94 there. The gain of up to 2.3 in the text fits 89.40 less "
+                "87.08."
+            ),
+            (
+                "Temperature scaling keeps the order of two classes, so on the retinal sets it "
+                "must equal sr; 92.55 and 86.96 against 92.87 and 87.67 are of other models or "
+                "splits."
+            ),
+            (
+                "Probout is not defined; we read a logistic map of the top score to being right. "
+                "Which conformal score, and which multi-class form of Platt scaling, is not said."
+            ),
         ),
     ),
     printed(
@@ -62,8 +72,10 @@ TABLES: tuple[PublishedTable, ...] = (
         metric="AUARC",
         notes=(
             "revar on imagenet-100 is 94.50 here and 94.95 in the main table.",
-            "With two classes entropy orders as sr does, so on the retinal sets it must equal sr "
-            "(92.87 and 87.67), unless it is the entropy of dropout passes.",
+            (
+                "With two classes entropy orders as sr does, so on the retinal sets it must equal "
+                "sr (92.87 and 87.67), unless it is the entropy of dropout passes."
+            ),
             "entropy is a score here, not the regulariser of that name.",
         ),
     ),

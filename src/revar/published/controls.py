@@ -20,10 +20,14 @@ TABLES: tuple[PublishedTable, ...] = (
         metric="AUARC",
         notes=(
             "The label is used four times in the source; this is the table on extra parameters.",
-            "mcd on imagenet-1k is 87.3 with ResNet-101 here and 87.30 with the smaller net of the "
-            "main table.",
-            "ResNet-101 has 44M parameters here; the text on ViT gives 45M and 48M for ViT-S and "
-            "ResNet-101.",
+            (
+                "mcd on imagenet-1k is 87.3 with ResNet-101 here and 87.30 with the smaller net of "
+                "the main table."
+            ),
+            (
+                "ResNet-101 has 44M parameters here; the text on ViT gives 45M and 48M for ViT-S "
+                "and ResNet-101."
+            ),
         ),
     ),
     printed(
@@ -56,8 +60,10 @@ TABLES: tuple[PublishedTable, ...] = (
         metric="AUARC",
         notes=(
             "Said to improve every method; selectivenet falls from 8.64 to 8.46.",
-            "A sample is chosen by the U-Score of a run and classified by another net; which runs "
-            "are paired is not said.",
+            (
+                "A sample is chosen by the U-Score of a run and classified by another net; which "
+                "runs are paired is not said."
+            ),
         ),
     ),
 )

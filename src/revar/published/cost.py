@@ -22,8 +22,10 @@ TABLES: tuple[PublishedTable, ...] = (
             "The product is 1.44 to 1.80 and 1.66 on average; the text says 1.5.",
             "All experiments are said to take 300 epochs, so how convergence is seen is not said.",
             "Text only: selectivenet needs about 1.3 times and sat about 1.2 times the epochs.",
-            "The text has sat and gamblers trained anew for another coverage. That is so of "
-            "selectivenet; gamblers may tune its reward for one, sat does not need to.",
+            (
+                "The text has sat and gamblers trained anew for another coverage. That is so of "
+                "selectivenet; gamblers may tune its reward for one, sat does not need to."
+            ),
         ),
     ),
     printed(

@@ -31,8 +31,10 @@ TABLES: tuple[PublishedTable, ...] = (
         caption="Training, validation and test each of another domain.",
         metric="AUARC",
         notes=(
-            "revar-pv has labelled shifted validation points and unlabelled test points; whether "
-            "the latter are scored too is not said.",
+            (
+                "revar-pv has labelled shifted validation points and unlabelled test points; "
+                "whether the latter are scored too is not said."
+            ),
         ),
     ),
     printed(
@@ -49,12 +51,18 @@ TABLES: tuple[PublishedTable, ...] = (
         caption="Accuracy on APTOS at coverage, with unlabelled images of that domain.",
         metric="accuracy",
         notes=(
-            "Metric and data set are not named in the table; revar is its accuracy on aptos in "
-            "dr-coverage to the digit.",
-            "Around 10 % of the test images are taken as unlabelled points; whether they are "
-            "scored too is not said.",
-            "revar-dsv is behind revar, which sees no image of the domain, and behind both vr "
-            "variants at every coverage.",
+            (
+                "Metric and data set are not named in the table; revar is its accuracy on aptos in "
+                "dr-coverage to the digit."
+            ),
+            (
+                "Around 10 % of the test images are taken as unlabelled points; whether they are "
+                "scored too is not said."
+            ),
+            (
+                "revar-dsv is behind revar, which sees no image of the domain, and behind both vr "
+                "variants at every coverage."
+            ),
         ),
     ),
     printed(
@@ -76,8 +84,11 @@ TABLES: tuple[PublishedTable, ...] = (
         metric="accuracy",
         rows=("revar-pv",),
         notes=(
-            "Text only: 230 epochs without unlabelled images and then 70 with them, 300 in all, "
-            "which is 77 % and 23 %. No other schedule is tried; the figures are in adaptation.",
+            (
+                "Text only: 230 epochs without unlabelled images and then 70 with them, 300 in "
+                "all, which is 77 % and 23 %. No other schedule is tried; the figures are in "
+                "adaptation."
+            ),
         ),
     ),
 )

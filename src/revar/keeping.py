@@ -1,0 +1,82 @@
+"""Training into a run folder: checkpoints as it goes, and going on where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from revar.data.source import Source
+from revar.fitting import fit_prepared
+from revar.preparation import Prepared, prepare
+from revar.progress import Both, Log, Silent
+from revar.recipe import Recipe
+from revar.run import LOG, RunFolder
+from revar.training import Observer, TrainingState
+
+
+class _Keeper:
+    """Keeps the checkpoints of a run in its folder, which is made when training can start."""
+
+    def __init__(self, folder: RunFolder, described: dict[str, Any], *, resume: bool) -> None:
+        self._folder, self._described, self._resume = folder, described, resume
+
+    def begin(self, data: Prepared, state: TrainingState) -> None:
+        self._folder.begin(data.recipe, self._described, resume=self._resume)
+        self._folder.load_checkpoint(state)
+
+    def save(self, state: TrainingState) -> None:
+        self._folder.save_checkpoint(state)
+
+
+def train_into(
+    folder: RunFolder,
+    recipe: Recipe,
+    source: Source,
+    given: Mapping[str, str | None],
+    *,
+    resume: bool,
+    device: torch.device,
+    observer: Observer | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> None:
+    """Train on a source and write the run; a finished one is checked and left alone.
+
+    Args:
+        folder: of the run.
+        recipe: what is chosen.
+        source: raw data.
+        given: how the data was asked for; with its fingerprints it is kept with the recipe, and
+            another is refused on resuming.
+        resume: go on with an unfinished run.
+        device: to train on.
+        observer: is told of every step.
+        stop: is asked after every step.
+
+    Raises:
+        InputError: with one line that says what to change.
+        InterruptedRun: ``stop`` said so.
+    """
+    prepared = prepare(recipe, source, device)
+    described = _describe(prepared, given)
+    if resume and folder.finished:
+        folder.check_same(prepared.recipe, described)
+        folder.store.verify()
+        # Only there if the run was killed between its last file and this.
+        folder.clear_checkpoints()
+        return
+    keeper = _Keeper(folder, described, resume=resume)
+    watchers = Both(observer or Silent(), Log(folder.path / LOG))
+    try:
+        model = fit_prepared(prepared, device=device, observer=watchers, keeper=keeper, stop=stop)
+        folder.write(model)
+    finally:
+        folder.end()
+
+
+def _describe(prepared: Prepared, given: Mapping[str, str | None]) -> dict[str, Any]:
+    """Where the data came from and what exactly it was, to refuse other data on resume."""
+    digests = {name: print_.digest for name, print_ in prepared.fingerprints.items()}
+    labels = {name: int(torch.from_numpy(split.y).sum()) for name, split in prepared.splits.items()}
+    return {**given, "fingerprints": digests, "label_sums": labels}

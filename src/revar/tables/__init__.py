@@ -1,0 +1,1 @@
+"""Tables are questions about runs: rows, columns, a figure, seeds."""

@@ -1,0 +1,95 @@
+"""A cell: one training run that tables ask about, and nothing that it does not depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from revar import fields
+from revar.recipe import Budget, Recipe, make_method, with_settings
+
+VERSION = 1
+"""Raised when the same cell would no longer give the same figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataChoice:
+    """What a cell learns from and is tested on.
+
+    Attributes:
+        name: a name of ``revar list datasets``, or ``generated``.
+        train: at most so many training examples, all classes alike; ``None`` takes all.
+        tests: test sets by name: those of the data, or one with a corruption, ``test+fog:3``.
+        test: at most so many examples of each.
+        label_noise: ``KIND:RATE`` on the training labels, or none.
+        clean_meta: take the meta set off before the noise.
+        meta: a part of the data that serves as meta set, instead of some training examples.
+        unlabelled: a test set, a tenth of which is given without labels and not scored.
+    """
+
+    name: str
+    train: int | None = None
+    tests: tuple[str, ...] = ("test",)
+    test: int | None = None
+    label_noise: str | None = None
+    clean_meta: bool = False
+    meta: str | None = None
+    unlabelled: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("train", "test"):
+            size = getattr(self, name)
+            fields.require(size is None or size >= 2, self, name, "be at least 2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run.
+
+    Attributes:
+        data: what it learns from.
+        method: a name of ``revar list methods``.
+        settings: further fields by name, as typed after ``--set``.
+        backbone: of the classifier.
+        epochs: passes over the training data.
+        seed: of data draws and run.
+    """
+
+    data: DataChoice
+    method: str
+    settings: tuple[tuple[str, str], ...] = ()
+    backbone: str = "auto"
+    epochs: int = 30
+    seed: int = 0
+
+    def seeded(self, seed: int) -> Cell:
+        """The same with another seed."""
+        return replace(self, seed=seed)
+
+    def recipe(self) -> Recipe:
+        """How it is trained.
+
+        Raises:
+            InputError: no such method or field.
+        """
+        plain = Recipe(
+            method=make_method(self.method),
+            backbone=self.backbone,
+            budget=Budget(epochs=self.epochs),
+            seed=self.seed,
+        )
+        return with_settings(plain, dict(self.settings))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        plain: dict[str, Any] = fields.to_json(self)
+        return {"version": VERSION, **plain}
+
+    @property
+    def digest(self) -> str:
+        """Its name in a store: of what was asked and of every value that was left to a default."""
+        whole = {**self.to_json(), "recipe": self.recipe().to_json()}
+        text = json.dumps(whole, sort_keys=True).encode()
+        return hashlib.blake2b(text, digest_size=10).hexdigest()

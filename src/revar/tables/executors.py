@@ -1,0 +1,160 @@
+"""Who trains the missing cells: this process, a pool of processes, or a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol
+
+from revar.errors import InputError
+from revar.tables.cell import Cell
+
+ATTEMPTS = 3
+"""How often a cell is begun whose worker dies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a cell.
+
+    Attributes:
+        cell: it.
+        reason: why it failed, in one line; ``None`` where it is finished.
+    """
+
+    cell: Cell
+    reason: str | None = None
+
+
+Tell = Callable[[Outcome], None]
+
+
+class Executor(Protocol):
+    """Trains cells and tells of each one."""
+
+    def run(self, cells: Sequence[Cell], root: Path, device: str, tell: Tell) -> None:
+        """Train all of them; one that fails does not stop the others."""
+
+
+def train_cell(cell: Cell, root: Path, device: str, *, alone: bool = True) -> Outcome:
+    """Train one cell in this process, and say what became of it.
+
+    Args:
+        cell: to train.
+        root: of the store.
+        device: as users name it.
+        alone: with all threads; else with one, because others train beside it.
+    """
+    import torch
+
+    from revar.devices import choose
+    from revar.tables.store import CellStore
+
+    if not alone:
+        torch.set_num_threads(1)
+    try:
+        CellStore(root).train(cell, device=choose(device))
+    except InputError as error:
+        return Outcome(cell, " ".join(str(error).split()))
+    except Exception as error:
+        return Outcome(cell, f"{type(error).__name__}: {' '.join(str(error).split())}")
+    return Outcome(cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """One after the other, in this process."""
+
+    def run(self, cells: Sequence[Cell], root: Path, device: str, tell: Tell) -> None:
+        """See `Executor`."""
+        for cell in cells:
+            tell(train_cell(cell, root, device))
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A pool of processes.
+
+    Attributes:
+        workers: how many.
+    """
+
+    workers: int
+
+    def run(self, cells: Sequence[Cell], root: Path, device: str, tell: Tell) -> None:
+        """A worker that is killed breaks the pool: a new one takes up what is not finished."""
+        left = dict.fromkeys(cells, 0)
+        while left:
+            try:
+                self._once(left, root, device, tell)
+            except BrokenProcessPool:
+                for cell in [cell for cell, begun in left.items() if begun >= ATTEMPTS]:
+                    del left[cell]
+                    tell(Outcome(cell, f"its worker died {ATTEMPTS} times (killed, or memory?)"))
+
+    def _once(self, left: dict[Cell, int], root: Path, device: str, tell: Tell) -> None:
+        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
+            waiting = list(left)
+            running: dict[Future[Outcome], Cell] = {}
+            # No more than there are workers, to know which cells a broken pool was at.
+            while waiting or running:
+                while waiting and len(running) < self.workers:
+                    cell = waiting.pop(0)
+                    left[cell] += 1
+                    job = pool.submit(train_cell, cell, root, device, alone=self.workers == 1)
+                    running[job] = cell
+                for job in wait(running, return_when=FIRST_COMPLETED).done:
+                    outcome = job.result()
+                    del left[running.pop(job)]
+                    tell(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Ray:
+    """A Ray cluster: each cell a task that is tried again where its worker dies.
+
+    Attributes:
+        address: of a cluster, or none: one is started on this machine.
+        gpus: share of a GPU for each cell.
+        cpus: for each cell.
+    """
+
+    address: str | None = None
+    gpus: float = 0.0
+    cpus: float = 1.0
+
+    def run(self, cells: Sequence[Cell], root: Path, device: str, tell: Tell) -> None:
+        """The store must be a folder that all machines of the cluster share."""
+        ray = _ray()
+        started = not ray.is_initialized()
+        if started:
+            ray.init(address=self.address, log_to_driver=False, logging_level="error")
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=ATTEMPTS - 1)(
+            train_cell
+        )
+        try:
+            running = {
+                task.remote(cell, root.resolve(), device, alone=False): cell for cell in cells
+            }
+            while running:
+                (job, *_), _ = ray.wait(list(running), num_returns=1)
+                cell = running.pop(job)
+                try:
+                    tell(ray.get(job))
+                except ray.exceptions.RayError as error:
+                    tell(Outcome(cell, f"Ray: {str(error).splitlines()[0]}"))
+        finally:
+            if started:
+                ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError('--executor ray needs Ray: pip install "revar[ray]"') from error
+    return ray
