@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from revar.errors import InputError, UndefinedMetricWarning
 from revar.tables.cell import Cell
 from revar.tables.store import CellStore, Finished
 
@@ -109,6 +111,16 @@ def answer(question: Question, store: CellStore, seeds: int, failed: Mapping[str
             missing = next(cells[part].digest for part, one in finished.items() if one is None)
             reason = failed.get(missing, "not trained yet")
             continue
-        values[seed] = question.figure(there)
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UndefinedMetricWarning)
+                value = question.figure(there)
+        except InputError as error:
+            reason = str(error)
+            continue
+        if math.isnan(value):
+            reason = str(caught[0].message) if caught else "undefined on this data"
+            continue
+        values[seed] = value
         digests[seed] = tuple(one.path.name for one in there.values())
     return Answer(values, digests, reason)

@@ -1,0 +1,157 @@
+"""What tables ask of finished cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revar import calibrators, metrics
+from revar.errors import InputError
+from revar.predictions import Predictions
+from revar.scores import correct, uncertainty
+from revar.tables.questions import Figure
+from revar.tables.sources import set_name
+from revar.tables.store import Finished
+
+OfSet = Callable[[Finished, str], float]
+"""A finished cell and one of its test sets to a number."""
+
+
+def over(tests: tuple[str, ...], figure: OfSet, part: str = "cell") -> Figure:
+    """The mean of a figure over test sets."""
+
+    def ask(cells: Mapping[str, Finished]) -> float:
+        return mean(figure(cells[part], set_name(test)) for test in tests)
+
+    return ask
+
+
+def auarc(score: str) -> OfSet:
+    """Area under the accuracy-rejection curve."""
+    return partial(_of_score, score=score, figure="auarc")
+
+
+def _of_score(cell: Finished, test: str, *, score: str, figure: str) -> float:
+    figures = cell.metrics[test]
+    name = figures["default_score"] if score == "default" else score
+    if name not in figures["scores"]:
+        raise InputError(f'cell "{cell.path.name}" has no score "{name}"')
+    value = figures["scores"][name][figure]
+    return float("nan") if value is None else float(value)
+
+
+def plain(figure: str) -> OfSet:
+    """A figure that needs no score: accuracy, ece, nll."""
+    return lambda cell, test: float(cell.metrics[test][figure])
+
+
+def accuracy_at(coverage: float, score: str) -> OfSet:
+    """Accuracy of the most certain share."""
+
+    def ask(cell: Finished, test: str) -> float:
+        values, right, _ = _selection(cell, test, score)
+        return metrics.accuracy_at_coverage(values, right, coverage)
+
+    return ask
+
+
+def error_at(coverage: float, score: str) -> OfSet:
+    """One minus it."""
+    accuracy = accuracy_at(coverage, score)
+    return lambda cell, test: 1 - accuracy(cell, test)
+
+
+def auc_at(coverage: float, score: str) -> OfSet:
+    """Area under the ROC curve of the class, among the most certain share."""
+
+    def ask(cell: Finished, test: str) -> float:
+        values, _, predictions = _selection(cell, test, score)
+        labels = predictions.labels
+        return metrics.auc_at_coverage(values, predictions.probabilities, labels, coverage)
+
+    return ask
+
+
+def selective_ece_at(coverage: float, score: str) -> OfSet:
+    """Calibration error of the most certain share."""
+
+    def ask(cell: Finished, test: str) -> float:
+        values, _, predictions = _selection(cell, test, score)
+        probabilities, labels = predictions.probabilities, predictions.labels
+        found = metrics.selective_ece(values, probabilities, labels, coverages=(coverage,))
+        return float(found[0])
+
+    return ask
+
+
+def _selection(
+    cell: Finished, test: str, score: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], Predictions]:
+    predictions, fitted = cell.predictions(test), cell.fitted
+    name = fitted.default_score if score == "default" else score
+    return uncertainty(predictions, name, fitted), correct(predictions, name, fitted), predictions
+
+
+def kl_to(soft: str) -> OfSet:
+    """Divergence of the prediction from what people said."""
+
+    def ask(cell: Finished, test: str) -> float:
+        predictions = cell.predictions(test)
+        return metrics.label_kl(predictions.probabilities, _crowd(soft, cell)[predictions.index])
+
+    return ask
+
+
+def _crowd(soft: str, cell: Finished) -> NDArray[np.float64]:
+    if soft == "generated":
+        from revar.data.generated import generated_soft_labels
+
+        return generated_soft_labels(cell.asked["seed"])
+    from revar.data.soft import soft_labels
+
+    return soft_labels(soft)
+
+
+def calibrated_auarc(name: str) -> OfSet:
+    """Of softmax response, or of the score the calibrator adds, fitted on the tune split."""
+
+    def ask(cell: Finished, test: str) -> float:
+        plain_predictions = cell.predictions(test)
+        fitted = calibrators.fit(name, cell.predictions("tune"))
+        predictions = fitted.apply(plain_predictions)
+        added = [s for s in predictions.scores if s not in plain_predictions.scores]
+        score = added[0] if added else "softmax"
+        values = uncertainty(predictions, score, cell.fitted)
+        return metrics.auarc(values, correct(predictions, score, cell.fitted))
+
+    return ask
+
+
+def entropy_correlation(kind: str) -> OfSet:
+    """Of the U-Score with the entropy of the softmax."""
+
+    def ask(cell: Finished, test: str) -> float:
+        value = cell.metrics[test]["scores"]["uscore"][f"entropy_{kind}"]
+        return float("nan") if value is None else float(value)
+
+    return ask
+
+
+def on_selection_of(test: str, coverage: float, score: str, selector_score: str) -> Figure:
+    """Accuracy of the cell ``classifier`` on what the cell ``selector`` keeps."""
+
+    def ask(cells: Mapping[str, Finished]) -> float:
+        _, right, _ = _selection(cells["classifier"], test, score)
+        values, _, _ = _selection(cells["selector"], test, selector_score)
+        return metrics.accuracy_at_coverage(values, right, coverage)
+
+    return ask
+
+
+def epoch_ratio(cells: Mapping[str, Finished]) -> float:
+    """Fastest epoch of the cell ``cell`` over that of ``plain``."""
+    return cells["cell"].epoch_seconds() / cells["plain"].epoch_seconds()

@@ -1,0 +1,217 @@
+"""Columns: the data a column of the paper stands for, at each scale.
+
+``paper`` is the paper's own recipe. ``small`` asks the same question of data that fits one GPU
+for half an hour; what stands in for what is in docs/results.md. ``smoke`` is generated data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from revar.errors import InputError, unknown
+from revar.tables.cell import Cell, DataChoice
+from revar.tables.ways import Settings, Way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How everything on one data set is trained, whatever the method.
+
+    Attributes:
+        data: with all test sets that any column asks about, so that columns share runs.
+        backbone: of the classifier.
+        epochs: passes over the training data.
+        settings: further fields for every method.
+    """
+
+    data: DataChoice
+    backbone: str
+    epochs: int
+    settings: Settings = ()
+
+    def cell(self, way: Way, **changes: object) -> Cell:
+        """A method on this data; changes are those of the data.
+
+        Args:
+            way: the method.
+            changes: fields of `DataChoice`.
+        """
+        data = replace(self.data, **changes)  # type: ignore[arg-type]
+        return Cell(
+            data=data,
+            method=way.method,
+            settings=(*self.settings, *way.settings),
+            backbone=self.backbone,
+            epochs=self.epochs,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a column is asked.
+
+    Attributes:
+        recipe: of the runs.
+        tests: sets of those runs; a figure over several is their mean.
+        stands_for: what is asked here instead of the paper's data, or nothing.
+        soft: name of the soft labels of the test set, if there are any.
+    """
+
+    recipe: Recipe
+    tests: tuple[str, ...] = ("test",)
+    stands_for: str = ""
+    soft: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How large the tables are.
+
+    Attributes:
+        name: of the scale.
+        seeds: of every cell.
+        places: by the name of the column; what is not there is left out of the tables.
+        scorers: nets of the U-Score for ``uscore-architecture``, by row.
+        nets: of both networks for ``vit``, ``wrn`` and ``parameter-control``, by name.
+    """
+
+    name: str
+    seeds: int
+    places: Mapping[str, Place]
+    scorers: Mapping[str, str]
+    nets: Mapping[str, str]
+
+
+_CORRUPTIONS = ("gaussian_noise:3", "defocus_blur:3", "fog:3", "contrast:3", "jpeg_compression:3")
+
+
+def _smoke() -> Scale:
+    settings = (("augment", "none"), ("batch_size", "16"))
+    tests = ("test", "shifted", "test+fog:3", "test+contrast:3")
+    data = DataChoice(name="generated", tests=tests)
+    plain = Recipe(data=data, backbone="mlp", epochs=4, settings=settings)
+    inside = Place(recipe=plain, soft="generated")
+    outside = Place(recipe=plain, tests=("shifted",))
+    noisy = replace(plain, data=replace(data, label_noise="symmetric:0.3"))
+    shifted = replace(plain, data=replace(data, meta="val"))
+    return Scale(
+        name="smoke",
+        seeds=2,
+        places={
+            "eyepacs": inside, "aptos": outside, "cifar100": inside, "imagenet-100": inside,
+            "imagenet-1k": inside, "imagenet-a": outside, "imagenet-r": outside,
+            "imagenet-c": Place(recipe=plain, tests=("test+fog:3", "test+contrast:3")),
+            "inst-cifar100": Place(recipe=noisy), "clothing1m": Place(recipe=noisy),
+            "camelyon17": Place(recipe=shifted, tests=("shifted",)),
+            "iwildcam": Place(recipe=shifted, tests=("shifted",)),
+            "cifar100h": inside, "imagenet-100h": inside,
+        },
+        scorers={"resnet18": "linear", "resnet32": "mlp"},
+        nets={"wrn": "perceptron", "vit-small": "perceptron", "resnet101": "mlp"},
+    )  # fmt: skip
+
+
+def _small() -> Scale:
+    settings = (("batch_size", "128"),)
+    dr = Recipe(
+        data=DataChoice(name="eyepacs", tests=("test", "aptos", "deepdrid")),
+        backbone="resnet18", epochs=15, settings=settings,
+    )  # fmt: skip
+    cifar_tests = ("test", *(f"test+{corruption}" for corruption in _CORRUPTIONS))
+    cifar = Recipe(
+        data=DataChoice(name="cifar10", train=20_000, tests=cifar_tests),
+        backbone="resnet18-cifar", epochs=15, settings=settings,
+    )  # fmt: skip
+    tiny = Recipe(
+        data=DataChoice(name="tiny-imagenet-100"), backbone="resnet18-cifar", epochs=30,
+        settings=settings,
+    )  # fmt: skip
+    pacs = Recipe(
+        data=DataChoice(name="pacs", tests=("test", "art_painting")), backbone="resnet18-cifar",
+        epochs=30, settings=settings,
+    )  # fmt: skip
+    noisy = replace(cifar, data=replace(cifar.data, tests=("test",), label_noise="instance:0.2"))
+    human = replace(cifar, data=replace(cifar.data, name="cifar10n-worst", tests=("test",)))
+    return Scale(
+        name="small",
+        seeds=3,
+        places={
+            "eyepacs": Place(recipe=dr, stands_for="6,440 images, 96 px"),
+            "aptos": Place(recipe=dr, tests=("aptos",), stands_for="96 px"),
+            "cifar100": Place(recipe=cifar, stands_for="CIFAR-10, 20,000 images", soft="cifar10h"),
+            "imagenet-100": Place(recipe=tiny, stands_for="Tiny ImageNet, 100 classes"),
+            "imagenet-c": Place(
+                recipe=cifar, tests=cifar_tests[1:],
+                stands_for="CIFAR-10, five corruptions at severity 3",
+            ),
+            "imagenet-r": Place(
+                recipe=pacs, tests=("art_painting",), stands_for="PACS, photo to art"
+            ),
+            "inst-cifar100": Place(recipe=noisy, stands_for="CIFAR-10, instance noise 0.2"),
+            "clothing1m": Place(recipe=human, stands_for="CIFAR-10N, worst labels"),
+            "camelyon17": Place(recipe=dr, tests=("deepdrid",), stands_for="DeepDRiD"),
+            "iwildcam": Place(recipe=pacs, tests=("art_painting",), stands_for="PACS"),
+            "cifar100h": Place(recipe=cifar, stands_for="CIFAR-10H", soft="cifar10h"),
+        },
+        scorers={"resnet18": "resnet18", "resnet32": "resnet34", "resnet50": "resnet50"},
+        nets={"wrn": "wrn-28-10", "vit-small": "vit-cifar", "resnet101": "resnet50-cifar"},
+    )  # fmt: skip
+
+
+def _paper() -> Scale:
+    image = (("batch_size", "128"), ("learning_rate", "0.01"), ("weight_decay", "1e-4"))
+    dr = Recipe(
+        data=DataChoice(name="eyepacs", tests=("test", "aptos")), backbone="resnet50", epochs=300,
+        settings=(("batch_size", "64"), ("learning_rate", "0.003"), ("weight_decay", "1e-4")),
+    )  # fmt: skip
+    cifar = Recipe(
+        data=DataChoice(name="cifar100"), backbone="resnet50-cifar", epochs=300, settings=image
+    )
+    hundred = Recipe(
+        data=DataChoice(name="imagenet-100"), backbone="vgg16_bn", epochs=300, settings=image
+    )
+    thousand = Recipe(
+        data=DataChoice(name="imagenet-1k"), backbone="resnet50", epochs=300, settings=image
+    )
+    noisy = replace(cifar, data=replace(cifar.data, label_noise="instance:0.2"))
+    others = {
+        name: Place(
+            recipe=Recipe(
+                data=DataChoice(name=name), backbone="resnet50", epochs=300, settings=image
+            )
+        )
+        for name in ("clothing1m", "camelyon17", "iwildcam")
+    }
+    return Scale(
+        name="paper",
+        seeds=5,
+        places={
+            "eyepacs": Place(recipe=dr), "aptos": Place(recipe=dr, tests=("aptos",)),
+            "cifar100": Place(recipe=cifar), "imagenet-100": Place(recipe=hundred),
+            "imagenet-1k": Place(recipe=thousand), "inst-cifar100": Place(recipe=noisy), **others,
+        },
+        scorers={"resnet18": "resnet18", "resnet32": "resnet34", "resnet50": "resnet50"},
+        nets={
+            "wrn": "wide_resnet50_2", "vit-small": "vit_small_patch16_224", "resnet101": "resnet101"
+        },
+    )  # fmt: skip
+
+
+SCALES = {"smoke": _smoke, "small": _small, "paper": _paper}
+
+
+def scale_of(name: str, seeds: int | None = None) -> Scale:
+    """A scale by its name, with another number of seeds where one is asked for.
+
+    Raises:
+        InputError: no such scale, or no seeds.
+    """
+    if name not in SCALES:
+        raise unknown("scale", name, SCALES)
+    scale = SCALES[name]()
+    if seeds is None:
+        return scale
+    if seeds < 1:
+        raise InputError(f"--seeds must be at least 1, it is {seeds}")
+    return replace(scale, seeds=seeds)

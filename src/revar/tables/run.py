@@ -1,0 +1,75 @@
+"""A table from its name to its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from revar.tables.catalogue import Table
+from revar.tables.executors import Executor, Outcome
+from revar.tables.places import Scale
+from revar.tables.questions import Answer, Grid, answer, wanted
+from revar.tables.store import CellStore
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A grid and what was found.
+
+    Attributes:
+        grid: the questions.
+        answers: by (row, column).
+    """
+
+    grid: Grid
+    answers: dict[tuple[str, str], Answer]
+
+
+def answer_tables(
+    tables: Sequence[Table],
+    scale: Scale,
+    root: Path,
+    executor: Executor | None,
+    *,
+    device: str = "auto",
+    tell: Callable[[int, int, Outcome | None], None] | None = None,
+) -> list[Answered]:
+    """Train what is missing and ask everything.
+
+    Args:
+        tables: which; cells they share are trained once.
+        scale: how large.
+        root: of the store.
+        executor: who trains; ``None`` trains nothing and answers what can be answered.
+        device: to train on.
+        tell: is told how many cells of how many are done, and of the last one.
+    """
+    store = CellStore(root)
+    grids = [grid for table in tables for grid in table.build(scale)]
+    cells = wanted(grids, scale.seeds)
+    missing = [cell for cell in cells if store.find(cell) is None]
+    done = len(cells) - len(missing)
+    failed: dict[str, str] = {}
+    said = tell or (lambda *_: None)
+    said(done, len(cells), None)
+
+    def note(outcome: Outcome) -> None:
+        nonlocal done
+        done += 1
+        if outcome.reason is not None:
+            failed[outcome.cell.digest] = outcome.reason
+        said(done, len(cells), outcome)
+
+    if executor is not None and missing:
+        executor.run(missing, root, device, note)
+    return [
+        Answered(
+            grid,
+            {
+                place: answer(question, store, scale.seeds, failed)
+                for place, question in grid.questions.items()
+            },
+        )
+        for grid in grids
+    ]
