@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import typer
 
-from revar.cli import listing, paper, training, using  # noqa: F401  (each adds its commands)
+from revar.cli import listing, paper, tables, training, using  # noqa: F401  (each adds its commands)
 from revar.cli.app import ARGUMENTS, ERR, app
 from revar.errors import DataWarning, InputError
 

@@ -16,7 +16,7 @@ def list_(
         str,
         typer.Argument(
             metavar="KIND",
-            help="methods, scores, calibrators, backbones or datasets.",
+            help="methods, scores, calibrators, backbones, datasets or tables.",
             show_default=False,
         ),
     ],
@@ -25,7 +25,7 @@ def list_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Every name that can be typed: methods, scores, calibrators, backbones or datasets."""
+    """Every name that can be typed: methods, scores, data sets, tables and so on."""
     from revar.commands.listing import list_names
 
     entries = list_names(kind, timm=timm)

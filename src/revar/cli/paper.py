@@ -80,7 +80,7 @@ def controlled(
         for line in study.ablation:
             error = line["spearman_error"]
             OUT.print(
-                f"  {line['method']:<20} {line['spearman']:.3f} ± {error:.3f}", highlight=False
+                f"  {line['method']:<24} {line['spearman']:.3f} ± {error:.3f}", highlight=False
             )
     OUT.print()
     for sentence in study.sentences:

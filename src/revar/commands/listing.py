@@ -8,15 +8,20 @@ from typing import Any, Literal
 from revar.calibrators import CALIBRATORS
 from revar.errors import InputError, unknown
 from revar.library.specs import DatasetSpec
+from revar.published import published
 from revar.registry import BACKBONES, DATASETS, METHODS, OWN_SCORES, SCORES, Entry, find, load
+from revar.tables.names import NAMES
 
-Kind = Literal["methods", "scores", "calibrators", "backbones", "datasets"]
+Kind = Literal["methods", "scores", "calibrators", "backbones", "datasets", "tables"]
 _LISTS: dict[str, tuple[Entry, ...]] = {
     "methods": METHODS,
     "scores": (*SCORES, *OWN_SCORES),
     "calibrators": CALIBRATORS,
     "backbones": BACKBONES,
     "datasets": DATASETS,
+    "tables": tuple(
+        Entry(name=name, summary=published(name).caption) for name in (*NAMES, "controlled")
+    ),
 }
 
 
@@ -24,7 +29,8 @@ def list_names(kind: str, *, timm: str | None = None) -> list[dict[str, Any]]:
     """What is registered, one object each, with at least ``name`` and ``summary``.
 
     Args:
-        kind: ``methods``, ``scores``, ``calibrators``, ``backbones`` or ``datasets``.
+        kind: ``methods``, ``scores``, ``calibrators``, ``backbones``, ``datasets`` or
+            ``tables``.
         timm: with ``backbones``: timm's names that match this shell pattern instead of ours.
 
     Raises:

@@ -183,22 +183,27 @@ def draw_interpolation(lines: Sequence[Row], path: Path) -> None:
     """Shares of the two fitted terms against the shift, with bands of one standard error."""
     plt = _pyplot()
     fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
+    first = {"2": "label noise, 1 / |G'x|²", "4": "missing features (constant)"}
     for ax, scenario in zip(axes, ("2", "4"), strict=True):
-        for colour, method in enumerate(dict.fromkeys(line["method"] for line in lines)):
-            chosen = [x for x in lines if x["scenario"] == scenario and x["method"] == method]
-            chosen.sort(key=lambda line: line["shift"])
-            at = np.arange(len(chosen))
-            share = np.array([line["shift_share"] for line in chosen])
-            error = np.nan_to_num([line["shift_share_error"] for line in chosen])
-            ax.plot(at, share, "o-", color=f"C{colour}", label=method)
-            ax.fill_between(at, share - error, share + error, color=f"C{colour}", alpha=0.2)
-            ax.set_xticks(at, [f"{line['shift']:g}" for line in chosen])
+        chosen = sorted(
+            (line for line in lines if line["scenario"] == scenario), key=lambda x: x["shift"]
+        )
+        at = np.arange(len(chosen))
+        share = np.array([line["shift_share"] for line in chosen])
+        error = np.nan_to_num([line["shift_share_error"] for line in chosen])
+        for colour, label, values in (
+            ("C0", first[scenario], 1 - share),
+            ("C1", "shift, h", share),
+        ):
+            ax.plot(at, values, "o-", color=colour, label=label)
+            ax.fill_between(at, values - error, values + error, color=colour, alpha=0.2)
+        ax.set_xticks(at, [f"{line['shift']:g}" for line in chosen])
         ax.axhline(0, color="0.6", linewidth=0.8)
         ax.set_title(f"scenario {scenario}")
         ax.set_xlabel("shift s, in standard deviations")
         ax.grid(alpha=0.3)
-    axes[0].set_ylabel("share of the shift term")
-    axes[0].legend()
+        ax.legend()
+    axes[0].set_ylabel("share of the fitted weights")
     fig.suptitle("What the weights follow as the validation set moves away")
     _save(fig, path)
 

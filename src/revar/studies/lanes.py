@@ -43,13 +43,10 @@ class Dropouts(nn.Module):
         """[n, runs, d]; mask for mask what ``nn.Dropout`` does to a run alone."""
         if not self.training or self.rate == 0:
             return x
-        masks = [
-            torch.empty_like(x[:, run], memory_format=torch.contiguous_format).bernoulli_(
-                1 - self.rate, generator=generator
-            )
-            for run, generator in enumerate(self.generators)
-        ]
-        return x * torch.stack(masks, 1).div_(1 - self.rate)
+        masks = torch.empty(len(self.generators), len(x), *x.shape[2:], dtype=x.dtype)
+        for mask, generator in zip(masks, self.generators, strict=True):
+            mask.bernoulli_(1 - self.rate, generator=generator)
+        return x * masks.div_(1 - self.rate).transpose(0, 1)
 
 
 class BatchNorms(nn.BatchNorm1d):

@@ -68,8 +68,8 @@ def split_column(column: str) -> tuple[str, float]:
 def cell_at(way: Way, place: Place) -> Cell:
     """The run behind a way at a place."""
     if way.unlabelled:
-        return place.recipe.cell(way, unlabelled=place.tests[0].partition("+")[0])
-    return place.recipe.cell(way)
+        return place.setting.cell(way, unlabelled=place.tests[0].partition("+")[0])
+    return place.setting.cell(way)
 
 
 def grid(

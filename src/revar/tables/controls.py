@@ -48,7 +48,7 @@ def uscore_architecture(scale: Scale) -> list[Grid]:
 
 def _with_net(scale: Scale, net: str) -> Scale:
     places = {
-        name: replace(place, recipe=replace(place.recipe, backbone=scale.nets[net]))
+        name: replace(place, setting=replace(place.setting, backbone=scale.nets[net]))
         for name, place in scale.places.items()
     }
     return replace(scale, places=places)

@@ -15,7 +15,7 @@ from revar.tables.ways import Settings, Way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Setting:
     """How everything on one data set is trained, whatever the method.
 
     Attributes:
@@ -52,13 +52,13 @@ class Place:
     """Where a column is asked.
 
     Attributes:
-        recipe: of the runs.
+        setting: of the runs.
         tests: sets of those runs; a figure over several is their mean.
         stands_for: what is asked here instead of the paper's data, or nothing.
         soft: name of the soft labels of the test set, if there are any.
     """
 
-    recipe: Recipe
+    setting: Setting
     tests: tuple[str, ...] = ("test",)
     stands_for: str = ""
     soft: str | None = None
@@ -90,9 +90,9 @@ def _smoke() -> Scale:
     settings = (("augment", "none"), ("batch_size", "16"))
     tests = ("test", "shifted", "test+fog:3", "test+contrast:3")
     data = DataChoice(name="generated", tests=tests)
-    plain = Recipe(data=data, backbone="mlp", epochs=4, settings=settings)
-    inside = Place(recipe=plain, soft="generated")
-    outside = Place(recipe=plain, tests=("shifted",))
+    plain = Setting(data=data, backbone="mlp", epochs=4, settings=settings)
+    inside = Place(setting=plain, soft="generated")
+    outside = Place(setting=plain, tests=("shifted",))
     noisy = replace(plain, data=replace(data, label_noise="symmetric:0.3"))
     shifted = replace(plain, data=replace(data, meta="val"))
     return Scale(
@@ -101,10 +101,10 @@ def _smoke() -> Scale:
         places={
             "eyepacs": inside, "aptos": outside, "cifar100": inside, "imagenet-100": inside,
             "imagenet-1k": inside, "imagenet-a": outside, "imagenet-r": outside,
-            "imagenet-c": Place(recipe=plain, tests=("test+fog:3", "test+contrast:3")),
-            "inst-cifar100": Place(recipe=noisy), "clothing1m": Place(recipe=noisy),
-            "camelyon17": Place(recipe=shifted, tests=("shifted",)),
-            "iwildcam": Place(recipe=shifted, tests=("shifted",)),
+            "imagenet-c": Place(setting=plain, tests=("test+fog:3", "test+contrast:3")),
+            "inst-cifar100": Place(setting=noisy), "clothing1m": Place(setting=noisy),
+            "camelyon17": Place(setting=shifted, tests=("shifted",)),
+            "iwildcam": Place(setting=shifted, tests=("shifted",)),
             "cifar100h": inside, "imagenet-100h": inside,
         },
         scorers={"resnet18": "linear", "resnet32": "mlp"},
@@ -114,20 +114,20 @@ def _smoke() -> Scale:
 
 def _small() -> Scale:
     settings = (("batch_size", "128"),)
-    dr = Recipe(
+    dr = Setting(
         data=DataChoice(name="eyepacs", tests=("test", "aptos", "deepdrid")),
         backbone="resnet18", epochs=15, settings=settings,
     )  # fmt: skip
     cifar_tests = ("test", *(f"test+{corruption}" for corruption in _CORRUPTIONS))
-    cifar = Recipe(
+    cifar = Setting(
         data=DataChoice(name="cifar10", train=20_000, tests=cifar_tests),
         backbone="resnet18-cifar", epochs=15, settings=settings,
     )  # fmt: skip
-    tiny = Recipe(
+    tiny = Setting(
         data=DataChoice(name="tiny-imagenet-100"), backbone="resnet18-cifar", epochs=30,
         settings=settings,
     )  # fmt: skip
-    pacs = Recipe(
+    pacs = Setting(
         data=DataChoice(name="pacs", tests=("test", "art_painting")), backbone="resnet18-cifar",
         epochs=30, settings=settings,
     )  # fmt: skip
@@ -137,22 +137,22 @@ def _small() -> Scale:
         name="small",
         seeds=3,
         places={
-            "eyepacs": Place(recipe=dr, stands_for="6,440 images, 96 px"),
-            "aptos": Place(recipe=dr, tests=("aptos",), stands_for="96 px"),
-            "cifar100": Place(recipe=cifar, stands_for="CIFAR-10, 20,000 images", soft="cifar10h"),
-            "imagenet-100": Place(recipe=tiny, stands_for="Tiny ImageNet, 100 classes"),
+            "eyepacs": Place(setting=dr, stands_for="6,440 images, 96 px"),
+            "aptos": Place(setting=dr, tests=("aptos",), stands_for="96 px"),
+            "cifar100": Place(setting=cifar, stands_for="CIFAR-10, 20,000 images", soft="cifar10h"),
+            "imagenet-100": Place(setting=tiny, stands_for="Tiny ImageNet, 100 classes"),
             "imagenet-c": Place(
-                recipe=cifar, tests=cifar_tests[1:],
+                setting=cifar, tests=cifar_tests[1:],
                 stands_for="CIFAR-10, five corruptions at severity 3",
             ),
             "imagenet-r": Place(
-                recipe=pacs, tests=("art_painting",), stands_for="PACS, photo to art"
+                setting=pacs, tests=("art_painting",), stands_for="PACS, photo to art"
             ),
-            "inst-cifar100": Place(recipe=noisy, stands_for="CIFAR-10, instance noise 0.2"),
-            "clothing1m": Place(recipe=human, stands_for="CIFAR-10N, worst labels"),
-            "camelyon17": Place(recipe=dr, tests=("deepdrid",), stands_for="DeepDRiD"),
-            "iwildcam": Place(recipe=pacs, tests=("art_painting",), stands_for="PACS"),
-            "cifar100h": Place(recipe=cifar, stands_for="CIFAR-10H", soft="cifar10h"),
+            "inst-cifar100": Place(setting=noisy, stands_for="CIFAR-10, instance noise 0.2"),
+            "clothing1m": Place(setting=human, stands_for="CIFAR-10N, worst labels"),
+            "camelyon17": Place(setting=dr, tests=("deepdrid",), stands_for="DeepDRiD"),
+            "iwildcam": Place(setting=pacs, tests=("art_painting",), stands_for="PACS"),
+            "cifar100h": Place(setting=cifar, stands_for="CIFAR-10H", soft="cifar10h"),
         },
         scorers={"resnet18": "resnet18", "resnet32": "resnet34", "resnet50": "resnet50"},
         nets={"wrn": "wrn-28-10", "vit-small": "vit-cifar", "resnet101": "resnet50-cifar"},
@@ -161,23 +161,23 @@ def _small() -> Scale:
 
 def _paper() -> Scale:
     image = (("batch_size", "128"), ("learning_rate", "0.01"), ("weight_decay", "1e-4"))
-    dr = Recipe(
+    dr = Setting(
         data=DataChoice(name="eyepacs", tests=("test", "aptos")), backbone="resnet50", epochs=300,
         settings=(("batch_size", "64"), ("learning_rate", "0.003"), ("weight_decay", "1e-4")),
     )  # fmt: skip
-    cifar = Recipe(
+    cifar = Setting(
         data=DataChoice(name="cifar100"), backbone="resnet50-cifar", epochs=300, settings=image
     )
-    hundred = Recipe(
+    hundred = Setting(
         data=DataChoice(name="imagenet-100"), backbone="vgg16_bn", epochs=300, settings=image
     )
-    thousand = Recipe(
+    thousand = Setting(
         data=DataChoice(name="imagenet-1k"), backbone="resnet50", epochs=300, settings=image
     )
     noisy = replace(cifar, data=replace(cifar.data, label_noise="instance:0.2"))
     others = {
         name: Place(
-            recipe=Recipe(
+            setting=Setting(
                 data=DataChoice(name=name), backbone="resnet50", epochs=300, settings=image
             )
         )
@@ -187,9 +187,9 @@ def _paper() -> Scale:
         name="paper",
         seeds=5,
         places={
-            "eyepacs": Place(recipe=dr), "aptos": Place(recipe=dr, tests=("aptos",)),
-            "cifar100": Place(recipe=cifar), "imagenet-100": Place(recipe=hundred),
-            "imagenet-1k": Place(recipe=thousand), "inst-cifar100": Place(recipe=noisy), **others,
+            "eyepacs": Place(setting=dr), "aptos": Place(setting=dr, tests=("aptos",)),
+            "cifar100": Place(setting=cifar), "imagenet-100": Place(setting=hundred),
+            "imagenet-1k": Place(setting=thousand), "inst-cifar100": Place(setting=noisy), **others,
         },
         scorers={"resnet18": "resnet18", "resnet32": "resnet34", "resnet50": "resnet50"},
         nets={

@@ -1,0 +1,121 @@
+"""``revar paper NAME``: every table by its name, and cells from machine to machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from revar.cli.app import ERR, OUT, Device, Json, note, print_json
+from revar.cli.paper import Scale, paper
+from revar.published import published
+from revar.tables.names import NAMES
+
+if TYPE_CHECKING:
+    from revar.tables.executors import Outcome
+
+
+def _command(names: tuple[str, ...]) -> Callable[..., None]:
+    def command(
+        scale: Scale = "small",
+        out: Annotated[
+            Path | None,
+            typer.Option(help="Folder of cells and tables; paper/SCALE if not given."),
+        ] = None,
+        seeds: Annotated[int | None, typer.Option(help="How many, if not the scale's own.")] = None,
+        executor: Annotated[
+            str | None,
+            typer.Option(help="here, local (processes), ray, or none: train nothing."),
+        ] = None,
+        workers: Annotated[
+            int | None, typer.Option(help="Runs at once; cores, or 8 on a GPU, if not given.")
+        ] = None,
+        address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
+        device: Device = "auto",
+        as_json: Json = False,
+    ) -> None:
+        _answer(names, scale, out, seeds, executor, workers, address, device, as_json=as_json)
+
+    return command
+
+
+def _answer(
+    names: tuple[str, ...],
+    scale: str,
+    out: Path | None,
+    seeds: int | None,
+    executor: str | None,
+    workers: int | None,
+    address: str | None,
+    device: str,
+    *,
+    as_json: bool,
+) -> None:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from revar.commands.tables import run_tables
+    from revar.report.tables import LEGEND, terminal
+
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, console=ERR, transient=True)
+    bar = progress.add_task("")
+
+    def tell(done: int, total: int, outcome: Outcome | None) -> None:
+        progress.start()
+        progress.update(bar, completed=done, total=total)
+        if outcome is not None and outcome.reason is not None:
+            where = f"{outcome.cell.method} on {outcome.cell.data.name}, seed {outcome.cell.seed}"
+            note(f"failed: {where}: {outcome.reason}")
+
+    try:
+        answers = run_tables(
+            names, scale, out or Path("paper") / scale, seeds=seeds, executor=executor,
+            workers=workers, address=address, device=device, tell=tell,
+        )  # fmt: skip
+    finally:
+        if progress.live.is_started:
+            progress.stop()
+    if as_json:
+        print_json({"tables": answers.records(), "folder": str(answers.folder)})
+    else:
+        for one, theirs in answers.tables:
+            OUT.print(terminal(one.grid, one.answers, theirs))
+        OUT.print(LEGEND, style="dim")
+        note(f"written to {answers.folder}")
+    for failure in answers.failures:
+        note(f"incomplete: {failure}")
+    if answers.failures:
+        raise typer.Exit(1)
+
+
+for _name in NAMES:
+    _help = f"{published(_name).caption}"
+    paper.command(name=_name, help=_help)(_command((_name,)))
+paper.command(
+    name="all", help="Every table of the paper; runs that tables share are trained once."
+)(_command(("all",)))
+
+
+@paper.command()
+def pack(
+    folder: Annotated[Path, typer.Argument(help="The --out of tables.")],
+    file: Annotated[Path, typer.Argument(help="To write, such as cells.zip.")],
+) -> None:
+    """Put the finished cells of a folder into one small file, without weights."""
+    from revar.tables.parcels import pack as run_pack
+
+    note(f"{run_pack(folder / 'cells', file)} cells packed into {file}")
+
+
+@paper.command()
+def merge(
+    file: Annotated[Path, typer.Argument(help="That pack wrote.")],
+    folder: Annotated[Path, typer.Argument(help="The --out of tables.")],
+) -> None:
+    """Add the cells of a file to a folder; those it has already stay as they are."""
+    from revar.tables.parcels import merge as run_merge
+
+    new, known = run_merge(file, folder / "cells")
+    note(f"{new} cells added, {known} were there")

@@ -1,0 +1,105 @@
+"""``revar paper NAME``, ``pack`` and ``merge``"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from revar.devices import choose
+from revar.errors import InputError, unknown
+from revar.published import PublishedTable, published
+from revar.report import tables as report
+from revar.tables.catalogue import TABLES, find_table
+from revar.tables.executors import Executor, Here, Local, Outcome, Ray
+from revar.tables.places import scale_of
+from revar.tables.run import Answered, answer_tables
+
+EXECUTORS = ("here", "local", "ray")
+ON_A_GPU = 8
+"""Runs at once on a GPU: small nets leave it idle most of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Tables, answered and written.
+
+    Attributes:
+        tables: with the paper's own beside each, where it has one.
+        folder: they were written to.
+        failures: reasons of cells that failed, each once.
+    """
+
+    tables: list[tuple[Answered, PublishedTable | None]]
+    folder: Path
+    failures: list[str]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every place of every table, for machines."""
+        return [
+            line
+            for one, paper in self.tables
+            for line in report.records(one.grid, one.answers, paper)
+        ]
+
+
+def run_tables(
+    names: Sequence[str],
+    scale: str,
+    out: Path,
+    *,
+    seeds: int | None = None,
+    executor: str | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    device: str = "auto",
+    tell: Callable[[int, int, Outcome | None], None] | None = None,
+) -> Answers:
+    """Train the missing cells of tables and write what they say.
+
+    Args:
+        names: of ``revar list tables``, or ``all``.
+        scale: ``smoke``, ``small`` or ``paper``.
+        out: a folder; its cells are shared by all tables.
+        seeds: how many, if not the scale's own.
+        executor: ``here``, ``local``, ``ray``, or ``none`` to train nothing.
+        workers: processes of ``local``.
+        address: of a Ray cluster.
+        device: to train on.
+        tell: is told of progress.
+
+    Raises:
+        InputError: a name that is none.
+    """
+    chosen = TABLES if "all" in names else tuple(find_table(name) for name in names)
+    size = scale_of(scale, seeds)
+    who = _executor(executor or ("here" if scale == "smoke" else "local"), workers, address, device)
+    answered = answer_tables(chosen, size, out / "cells", who, device=device, tell=tell)
+    tables = [(one, _paper(one.grid.name)) for one in answered]
+    for one, paper in tables:
+        report.write_table(out / "tables", one.grid, one.answers, paper)
+    return Answers(tables, out / "tables", report.failures([one.answers for one in answered]))
+
+
+def _executor(name: str, workers: int | None, address: str | None, device: str) -> Executor | None:
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers must be at least 1, it is {workers}")
+    on_gpu = choose(device).type == "cuda"
+    if name == "none":
+        return None
+    if name == "here":
+        return Here()
+    if name == "local":
+        return Local(workers or (ON_A_GPU if on_gpu else os.cpu_count() or 1))
+    if name == "ray":
+        return Ray(address, gpus=1 / (workers or ON_A_GPU) if on_gpu else 0.0)
+    raise unknown("executor", name, [*EXECUTORS, "none"])
+
+
+def _paper(name: str) -> PublishedTable | None:
+    try:
+        return published(name)
+    except InputError:
+        return None

@@ -1,0 +1,28 @@
+"""The names of all tables, for a command line that starts quickly."""
+
+NAMES = (
+    "main",
+    "calibration",
+    "ood",
+    "shifted-validation",
+    "label-noise",
+    "label-uncertainty",
+    "adaptation",
+    "adaptation-ood",
+    "two-phase-adaptation",
+    "lesion",
+    "dr-coverage",
+    "imagenet100-coverage",
+    "imagenet1k-coverage",
+    "uscore-architecture",
+    "vit",
+    "wrn",
+    "cost",
+    "parameter-control",
+    "entropy-regularisation",
+    "reweighting",
+    "simple-calibrators",
+    "entropy-correlation",
+    "hard-samples",
+    "matched-sets",
+)

@@ -1,0 +1,132 @@
+"""Cells: their names, their data, and what a finished one keeps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from revar.data.generated import generated, generated_soft_labels
+from revar.data.source import Part
+from revar.errors import InputError
+from revar.tables.cell import Cell, DataChoice
+from revar.tables.sources import few, source_of
+from revar.tables.store import CellStore
+
+CPU = torch.device("cpu")
+DATA = DataChoice(name="generated", tests=("test", "shifted"))
+CELL = Cell(
+    data=DATA, method="erm", backbone="mlp", epochs=1,
+    settings=(("augment", "none"), ("batch_size", "32")),
+)  # fmt: skip
+
+
+def test_a_cell_is_named_by_everything_it_depends_on() -> None:
+    same = replace(CELL, data=replace(DATA))
+    assert same.digest == CELL.digest
+    others = [
+        CELL.seeded(1),
+        replace(CELL, epochs=2),
+        replace(CELL, method="sat"),
+        replace(CELL, backbone="linear"),
+        replace(CELL, data=replace(DATA, label_noise="symmetric:0.2")),
+        replace(CELL, data=replace(DATA, train=100)),
+        replace(CELL, settings=(*CELL.settings, ("learning_rate", "0.05"))),
+    ]
+    assert len({cell.digest for cell in [CELL, *others]}) == len(others) + 1
+
+
+def test_a_default_that_changes_changes_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell trained before must not pass for one of the new default."""
+    before = CELL.digest
+    plain = CELL.recipe()
+    monkeypatch.setattr(Cell, "recipe", lambda _: replace(plain, test_passes=20))
+    assert CELL.digest != before
+
+
+def test_wrong_wishes_are_refused() -> None:
+    with pytest.raises(InputError, match="train"):
+        DataChoice(name="generated", train=1)
+    with pytest.raises(InputError, match="test set of generated"):
+        source_of(replace(CELL, data=replace(DATA, tests=("tset",))), CELL.recipe())
+    with pytest.raises(InputError, match="part of generated"):
+        source_of(replace(CELL, data=replace(DATA, meta="vla")), CELL.recipe())
+    with pytest.raises(InputError, match="dataset"):
+        source_of(replace(CELL, data=replace(DATA, name="cifar11")), CELL.recipe())
+
+
+def test_few_examples_keep_their_shares_and_their_groups() -> None:
+    y = np.repeat([0, 1, 2], [500, 300, 200])
+    part = few(Part(np.arange(1000), y), 100, seed=3)
+    assert np.bincount(part.y).tolist() == pytest.approx([50, 30, 20], abs=1)
+    assert np.array_equal(part.x, few(Part(np.arange(1000), y), 100, seed=3).x)
+    assert not np.array_equal(part.x, few(Part(np.arange(1000), y), 100, seed=4).x)
+    grouped = few(Part(np.arange(1000), y, groups=np.arange(1000) // 4), 100, seed=0)
+    _, counts = np.unique(grouped.x // 4, return_counts=True)
+    assert set(counts.tolist()) == {4}
+    assert len(grouped) == 100
+    assert len(few(part, 1000, 0)) == 100
+
+
+def test_what_a_cell_asks_for_is_what_it_gets() -> None:
+    choice = replace(
+        DATA, train=100, tests=("test", "test+fog:3", "shifted"), test=50, unlabelled="shifted",
+        label_noise="symmetric:0.5", meta="val",
+    )  # fmt: skip
+    cell = replace(CELL, data=choice, method="revar")
+    source = source_of(cell, cell.recipe())
+    whole = generated(0)
+    assert len(source.train) == 100
+    assert set(source.tests) == {"test", "test+fog-3", "shifted"}
+    assert len(source.tests["test"]) == 50
+    assert np.array_equal(source.tests["test"].y, source.tests["test+fog-3"].y)
+    assert not np.array_equal(source.tests["test"].x, source.tests["test+fog-3"].x)
+    assert source.unlabelled is not None
+    assert len(source.unlabelled) + len(source.tests["shifted"]) == 50
+    assert source.meta is not None
+    assert np.array_equal(source.meta.x, whole.splits["val"].x)
+
+
+def test_generated_pictures_are_learnable_shifted_and_honestly_soft() -> None:
+    source, soft = generated(1), generated_soft_labels(1)
+    np.testing.assert_allclose(soft.sum(1), 1)
+    assert source.tests["test"].y is not None
+    agreed = (soft.argmax(1) == source.tests["test"].y).mean()
+    assert 0.75 < agreed < 0.98
+    assert source.tests["shifted"].x.mean() < source.tests["test"].x.mean() - 10
+    assert not np.array_equal(generated(2).train.x, source.train.x)
+
+
+def test_a_finished_cell_keeps_what_tables_need_and_no_weights(tmp_path: Path) -> None:
+    store = CellStore(tmp_path)
+    assert store.find(CELL) is None
+    finished = store.train(CELL, device=CPU)
+    assert {path.name for path in tmp_path.iterdir()} == {CELL.digest}
+    names = {path.name for path in finished.path.iterdir()}
+    assert names == {
+        "cell.json", "metrics.json", "scores.json", "predictions", "log.jsonl", "provenance.json"
+    }  # fmt: skip
+    assert set(finished.metrics) == {"test", "shifted"}
+    assert finished.metrics["test"]["accuracy"] == finished.predictions("test").correct().mean()
+    assert len(finished.predictions("tune")) > 0
+    assert finished.epoch_seconds() > 0
+    with pytest.raises(InputError, match="no predictions"):
+        finished.predictions("train")
+    before = (finished.path / "metrics.json").stat().st_mtime_ns
+    assert store.train(CELL, device=CPU).path == finished.path
+    assert (finished.path / "metrics.json").stat().st_mtime_ns == before
+    kept = CellStore(tmp_path / "other").train(CELL, device=CPU, keep_weights=True)
+    assert (kept.path / "run" / "weights.safetensors").exists()
+    assert json.loads((kept.path / "metrics.json").read_text()) == finished.metrics
+
+
+def test_a_damaged_cell_says_what_to_do(tmp_path: Path) -> None:
+    store = CellStore(tmp_path)
+    finished = store.train(CELL, device=CPU)
+    (finished.path / "metrics.json").write_text("{")
+    with pytest.raises(InputError, match="remove its folder"):
+        _ = store.find(CELL).metrics  # type: ignore[union-attr]
