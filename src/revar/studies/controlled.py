@@ -224,17 +224,21 @@ def run_cells(group: Sequence[Cell], scale: Scale, classifier: str) -> list[Row]
     return rows
 
 
+def _chunks(trainings: list[list[Cell]]) -> list[list[list[Cell]]]:
+    return [trainings[at : at + AT_ONCE] for at in range(0, len(trainings), AT_ONCE)]
+
+
 def _groups(wanted: Iterable[Cell]) -> list[list[Cell]]:
     """Cells that can run side by side: one method, one step size, one width of the inputs."""
     alike: dict[tuple[Any, ...], dict[tuple[Scenario, int], list[Cell]]] = {}
     for cell in wanted:
         kind = alike.setdefault((cell.method, cell.inner, cell.law.observed), {})
         kind.setdefault((cell.law, cell.seed), []).append(cell)
-    chunks = []
-    for trainings in alike.values():
-        each = list(trainings.values())
-        for at in range(0, len(each), AT_ONCE):
-            chunks.append([cell for cells in each[at : at + AT_ONCE] for cell in cells])
+    chunks = [
+        [cell for cells in part for cell in cells]
+        for trainings in alike.values()
+        for part in _chunks(list(trainings.values()))
+    ]
     # The longest first: those with dropout passes.
     return sorted(chunks, key=lambda group: -len(group) * (1 + 2 * group[0].method.needs_dropout))
 
