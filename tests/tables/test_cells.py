@@ -62,6 +62,7 @@ def test_wrong_wishes_are_refused() -> None:
 def test_few_examples_keep_their_shares_and_their_groups() -> None:
     y = np.repeat([0, 1, 2], [500, 300, 200])
     part = few(Part(np.arange(1000), y), 100, seed=3)
+    assert part.y is not None
     assert np.bincount(part.y).tolist() == pytest.approx([50, 30, 20], abs=1)
     assert np.array_equal(part.x, few(Part(np.arange(1000), y), 100, seed=3).x)
     assert not np.array_equal(part.x, few(Part(np.arange(1000), y), 100, seed=4).x)
@@ -83,7 +84,10 @@ def test_what_a_cell_asks_for_is_what_it_gets() -> None:
     assert len(source.train) == 100
     assert set(source.tests) == {"test", "test+fog-3", "shifted"}
     assert len(source.tests["test"]) == 50
-    assert np.array_equal(source.tests["test"].y, source.tests["test+fog-3"].y)
+    clean, foggy = (source.tests[name].y for name in ("test", "test+fog-3"))
+    assert clean is not None
+    assert foggy is not None
+    assert np.array_equal(clean, foggy)
     assert not np.array_equal(source.tests["test"].x, source.tests["test+fog-3"].x)
     assert source.unlabelled is not None
     assert len(source.unlabelled) + len(source.tests["shifted"]) == 50

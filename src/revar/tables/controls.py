@@ -100,7 +100,7 @@ def parameter_control(scale: Scale) -> list[Grid]:
 
 
 _CALIBRATORS = {
-    "probout": "correctness", "platt": "vector", "temperature": "temperature", "conformal": "lac"
+    "probout": "correctness_logistic", "platt": "vector", "temperature": "temperature", "conformal": "lac"
 }  # fmt: skip
 
 
