@@ -63,7 +63,11 @@ def test_other_settings_need_another_folder(
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--scale", "smal"], "small"), (["--scale", "smoke", "--seeds", "0"], "at least 1")],
+    [
+        (["--scale", "smal"], "small"),
+        (["--scale", "smoke", "--seeds", "0"], "at least 1"),
+        (["--scale", "smoke", "--classifier", "linaer"], "linear"),
+    ],
 )
 def test_bad_wishes_are_one_line(
     options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

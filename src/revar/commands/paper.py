@@ -47,6 +47,8 @@ def run_controlled(
         if seeds < 1:
             raise InputError(f"--seeds must be at least 1, it is {seeds}")
         scale = replace(scale, seeds=seeds)
+    if classifier not in controlled.CLASSIFIERS:
+        raise unknown("classifier", classifier, controlled.CLASSIFIERS)
     entrants = {name: fields.to_json(e) for name, e in controlled.ENTRANTS.items()}
     asked = {
         "scale": {**asdict(scale), "seeds": None},
@@ -59,7 +61,7 @@ def run_controlled(
     )
     rows = [row for row in rows if row["seed"] < scale.seeds]
     methods = list(controlled.ENTRANTS)
-    table = report.summarise(rows, "table", methods, controlled.PAPER_R2)
+    table = report.summarise(rows, "table", methods, controlled.paper_r2())
     interpolation = report.summarise(rows, "interpolation", methods)
     ablation = report.summarise(rows, "ablation")
     report.write_csv(out / "controlled.csv", table)

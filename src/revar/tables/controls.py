@@ -100,8 +100,11 @@ def parameter_control(scale: Scale) -> list[Grid]:
 
 
 _CALIBRATORS = {
-    "probout": "correctness_logistic", "platt": "vector", "temperature": "temperature", "conformal": "lac"
-}  # fmt: skip
+    "probout": "correctness_logistic",
+    "platt": "vector",
+    "temperature": "temperature",
+    "conformal": "lac",
+}
 
 
 def _calibrated(name: str, _: Request) -> figures.OfSet:
