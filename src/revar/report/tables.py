@@ -36,6 +36,10 @@ class Found(Protocol):
         """Why there is none, or not for every seed."""
 
     @property
+    def incomplete(self) -> bool:
+        """Whether a run behind it is missing."""
+
+    @property
     def mean(self) -> float:
         """Over seeds."""
 
@@ -123,7 +127,7 @@ def _text(asked: Asked, answers: Answers, row: str, column: str) -> str:
     if found is None:
         return ""
     if not found.values:
-        return "failed" if found.reason else "-"
+        return "failed" if found.incomplete else "-"
     text = _number(asked, found.mean, found.spread)
     best, close = best_and_close(asked, answers, column)
     if row == best:
@@ -221,7 +225,7 @@ def failures(answers: Sequence[Answers]) -> list[str]:
     found: dict[str, str] = {}
     for one in answers:
         for (row, column), answer in one.items():
-            if answer.reason is not None:
+            if answer.incomplete and answer.reason is not None:
                 found.setdefault(answer.reason, f"{row}, {column}")
     return [f"{place}: {reason}" for reason, place in found.items()]
 

@@ -63,11 +63,14 @@ class Answer:
         values: by seed, of the finished cells.
         digests: of the cells behind it, by seed.
         reason: why there is none, or not for every seed.
+        incomplete: whether a cell is missing or failed; a figure that is undefined on its data is
+            an answer.
     """
 
     values: Mapping[int, float] = field(default_factory=dict)
     digests: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     reason: str | None = None
+    incomplete: bool = False
 
     @property
     def mean(self) -> float:
@@ -103,24 +106,25 @@ def answer(question: Question, store: CellStore, seeds: int, failed: Mapping[str
     """
     values, digests = {}, {}
     reason = None
+    incomplete = False
     for seed in range(seeds):
         cells = {part: cell.seeded(seed) for part, cell in question.cells.items()}
         finished = {part: store.find(cell) for part, cell in cells.items()}
         there = {part: one for part, one in finished.items() if one is not None}
         if len(there) < len(cells):
             missing = next(cells[part].digest for part, one in finished.items() if one is None)
-            reason = failed.get(missing, "not trained yet")
+            reason, incomplete = failed.get(missing, "not trained yet"), True
             continue
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UndefinedMetricWarning)
                 value = question.figure(there)
         except InputError as error:
-            reason = str(error)
+            reason, incomplete = str(error), True
             continue
         if math.isnan(value):
             reason = str(caught[0].message) if caught else "undefined on this data"
             continue
         values[seed] = value
         digests[seed] = tuple(one.path.name for one in there.values())
-    return Answer(values, digests, reason)
+    return Answer(values, digests, reason, incomplete)
