@@ -92,7 +92,7 @@ def test_small_asks_what_the_issue_asks() -> None:
 def test_the_u_score_finds_noise_that_varies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A short study: in 3b the paper's form already ranks the noise, and better than MWN does."""
+    """In 3b a short run of IBR, the cheapest form, ranks the noise, and better than MWN does."""
     short = Scale(seeds=3, n=6400, epochs=5, shifts=(0,), ablate=False)
     monkeypatch.setitem(SCALES, "short", short)
     monkeypatch.setattr("revar.studies.controlled.SCENARIOS", {"3b": SCENARIOS["3b"]})

@@ -16,6 +16,7 @@ from revar.methods.erm import ERM
 from revar.methods.revar import ReVaR
 from revar.nets.base import Dropout
 from revar.nets.dense import linear
+from revar.progress import Silent
 from revar.randomness import seeded
 from revar.recipe import make_method
 from revar.registry import METHODS
@@ -152,7 +153,7 @@ def test_the_ordinary_loop_learns_a_regression() -> None:
     state = training.new_state(recipe.method, budget, networks, feeds, torch.device("cpu"))
     records: list[training.EpochRecord] = []
 
-    class Watcher(regression._Silent):
+    class Watcher(Silent):
         def finished_epoch(self, record: training.EpochRecord) -> None:
             records.append(record)
 

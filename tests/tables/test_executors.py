@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
+import ray
 
 from revar.tables.cell import Cell, DataChoice
 from revar.tables.executors import Here, Local, Outcome, Ray
@@ -100,7 +100,6 @@ def test_a_killed_local_worker_loses_at_most_its_epoch(tmp_path: Path) -> None:
 
 
 def test_a_killed_ray_worker_is_tried_again(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray")
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
         killed: list[int] = []

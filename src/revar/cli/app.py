@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,6 +60,29 @@ def watch(label: str) -> Iterator[Observer]:
 
     with Bar(ERR, label) as bar:
         yield bar
+
+
+@contextmanager
+def counting(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar that counts finished runs; it appears when it is first told of some.
+
+    Not before, so that a refusal is one line and nothing else.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, console=ERR, transient=True)
+    bar = progress.add_task("")
+
+    def advance(done: int, total: int) -> None:
+        progress.start()
+        progress.update(bar, completed=done, total=total)
+
+    try:
+        yield advance
+    finally:
+        if progress.live.is_started:
+            progress.stop()
 
 
 @app.callback(invoke_without_command=True)

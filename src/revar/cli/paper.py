@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from revar.cli.app import ERR, OUT, Json, app, note, print_json
+from revar.cli.app import OUT, Json, app, counting, note, print_json
 
 paper = typer.Typer(
     help="The paper's tables and figures, as questions about runs.", no_args_is_help=True
@@ -42,30 +42,14 @@ def controlled(
     Example:
     revar paper controlled --scale smoke --out study
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from revar.commands.paper import run_controlled
     from revar.report.controlled import study_table
 
     folder = out or Path("paper") / f"controlled-{scale}"
-    columns = (
-        TextColumn("controlled study"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-    )  # fmt: skip
-    progress = Progress(*columns, console=ERR, transient=True)
-    bar = progress.add_task("")
-
-    def advance(done: int, total: int) -> None:
-        # Started by the study itself, so that a refusal is one line and nothing else.
-        progress.start()
-        progress.update(bar, completed=done, total=total)
-
-    try:
+    with counting("controlled study") as advance:
         study = run_controlled(
             scale, folder, seeds=seeds, classifier=classifier, workers=workers, advance=advance
         )
-    finally:
-        if progress.live.is_started:
-            progress.stop()
     if as_json:
         print_json(
             {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from revar.cli.app import ERR, OUT, Device, Json, note, print_json
+from revar.cli.app import OUT, Device, Json, counting, note, print_json
 from revar.cli.paper import Scale, paper
 from revar.published import published
 from revar.tables.names import NAMES
@@ -53,30 +53,22 @@ def _answer(
     *,
     as_json: bool,
 ) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from revar.commands.tables import run_tables
     from revar.report.tables import LEGEND, terminal
 
-    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, console=ERR, transient=True)
-    bar = progress.add_task("")
+    with counting("runs") as advance:
 
-    def tell(done: int, total: int, outcome: Outcome | None) -> None:
-        progress.start()
-        progress.update(bar, completed=done, total=total)
-        if outcome is not None and outcome.reason is not None:
-            where = f"{outcome.cell.method} on {outcome.cell.data.name}, seed {outcome.cell.seed}"
-            note(f"failed: {where}: {outcome.reason}")
+        def tell(done: int, total: int, outcome: Outcome | None) -> None:
+            advance(done, total)
+            if outcome is not None and outcome.reason is not None:
+                cell = outcome.cell
+                where = f"{cell.method} on {cell.data.name}, seed {cell.seed}"
+                note(f"failed: {where}: {outcome.reason}")
 
-    try:
         answers = run_tables(
             names, scale, out or Path("paper") / scale, seeds=seeds, executor=executor,
             workers=workers, address=address, device=device, tell=tell,
         )  # fmt: skip
-    finally:
-        if progress.live.is_started:
-            progress.stop()
     if as_json:
         print_json({"tables": answers.records(), "folder": str(answers.folder)})
     else:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from revar.report.plots import new_figure
+
 Row = Mapping[str, Any]
 FIGURES = (
     "spearman", "kendall", "r2_log", "r2_floored", "r2_winsorised", "r2_uncentred", "cv",
@@ -147,12 +149,10 @@ def sentences(table: Sequence[Row], interpolation: Sequence[Row]) -> list[str]:
 
 def draw_table(rows: Sequence[Row], methods: Sequence[str], path: Path) -> None:
     """Every run: rank correlation with the ideal, or the spread where the ideal is constant."""
-    plt = _pyplot()
     chosen = [row for row in rows if row["part"] == "table"]
     scenarios = sorted({row["scenario"] for row in chosen})
-    fig, axes = plt.subplots(
-        2, 3, figsize=(11, 5.6), sharey=True, layout="constrained", squeeze=False
-    )
+    fig = new_figure(11, 5.6)
+    axes = fig.subplots(2, 3, sharey=True, squeeze=False)
     for ax, scenario in zip(axes.flat, scenarios, strict=False):
         figure = "cv" if scenario in _CONSTANT else "spearman"
         for place, method in enumerate(methods):
@@ -181,8 +181,8 @@ def draw_table(rows: Sequence[Row], methods: Sequence[str], path: Path) -> None:
 
 def draw_interpolation(lines: Sequence[Row], path: Path) -> None:
     """Shares of the two fitted terms against the shift, with bands of one standard error."""
-    plt = _pyplot()
-    fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
+    fig = new_figure(9.5, 3.8)
+    axes = fig.subplots(1, 2)
     first = {"2": "label noise, 1 / |G'x|²", "4": "missing features (constant)"}
     for ax, scenario in zip(axes, ("2", "4"), strict=True):
         chosen = sorted(
@@ -208,17 +208,7 @@ def draw_interpolation(lines: Sequence[Row], path: Path) -> None:
     _save(fig, path)
 
 
-def _pyplot() -> Any:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
-
-
 def _save(fig: Any, path: Path) -> None:
     """As PNG and beside it as SVG."""
     fig.savefig(path, dpi=130)
     fig.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    _pyplot().close(fig)

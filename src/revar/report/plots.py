@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,16 @@ class Curve:
     correct: NDArray[np.bool_]
 
 
+def new_figure(width: float, height: float) -> Any:
+    """A figure of so many inches that is drawn into files; the user's own backend is left alone."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def risk_coverage_figure(panels: Mapping[str, Sequence[Curve]], path: Path) -> None:
     """Risk against coverage, a panel a test set, AUARC in the legend.
 
@@ -38,11 +49,7 @@ def risk_coverage_figure(panels: Mapping[str, Sequence[Curve]], path: Path) -> N
         panels: title to curves.
         path: of the PNG.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.2 * len(panels), 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(5.2 * len(panels), 4.4)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (title, curves) in zip(axes, panels.items(), strict=True):
         for curve, colour, style in zip(curves, _COLOURS, _STYLES, strict=False):

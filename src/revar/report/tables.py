@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from revar.published import PublishedTable
+from revar.report.plots import new_figure
 
 SIGNIFICANCE = 0.05
 LEGEND = (
@@ -232,15 +233,9 @@ def failures(answers: Sequence[Answers]) -> list[str]:
 
 def draw_coverages(asked: Asked, answers: Answers, path: Path) -> None:
     """A panel for every place, a line for every row, against coverage."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     places = list(dict.fromkeys(column.partition("@")[0] for column in asked.columns))
-    fig, axes = plt.subplots(
-        1, len(places), figsize=(4.6 * len(places) + 1.4, 3.6), layout="constrained", squeeze=False
-    )
+    fig = new_figure(4.6 * len(places) + 1.4, 3.6)
+    axes = fig.subplots(1, len(places), squeeze=False)
     factor = 100 if asked.percent else 1
     for ax, place in zip(axes[0], places, strict=True):
         for number, row in enumerate(asked.rows):
@@ -262,4 +257,3 @@ def draw_coverages(asked: Asked, answers: Answers, path: Path) -> None:
     axes[0][0].set_ylabel(f"{asked.metric}{', %' if asked.percent else ''}")
     axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     fig.savefig(path, dpi=130)
-    plt.close(fig)

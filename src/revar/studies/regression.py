@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from revar.data.synthetic import Problem
 from revar.feeds import DataFeeds
 from revar.fitting import build_networks
 from revar.methods.base import Bilevel
+from revar.progress import Silent
 from revar.randomness import beside, derive, seeded
 from revar.recipe import Recipe
 from revar.stochastic import DropoutPasses, placement
@@ -33,19 +34,6 @@ class _Examples:
     x: Tensor
     y: NDArray[np.floating[Any]]
     weights: NDArray[np.float32] | None = None
-
-
-class _Silent:
-    """Nobody watches."""
-
-    def started(self, *, step: int, total: int, epochs: int) -> None:
-        """Nothing."""
-
-    def stepped(self, step: int, figures: Callable[[], dict[str, float]]) -> None:
-        """Nothing."""
-
-    def finished_epoch(self, record: training.EpochRecord) -> None:
-        """Nothing."""
 
 
 def _feeds(recipe: Recipe, problem: Problem, dtype: torch.dtype) -> DataFeeds:
@@ -120,6 +108,6 @@ def _trained(
     method, budget = recipe.method, recipe.budget
     assert isinstance(method, Bilevel)
     state = training.new_state(method, budget, networks, feeds, CPU)
-    training.fit(state, method, task, budget, _Silent())
+    training.fit(state, method, task, budget, Silent())
     weights: NDArray[np.float64] = method.weigh(networks, task, everything).double().numpy()
     return weights

@@ -37,8 +37,6 @@ TABLES: tuple[Table, ...] = (
     Table("label-noise", learning.label_noise),
     Table("label-uncertainty", learning.label_uncertainty),
     Table("adaptation", learning.adaptation),
-    Table("adaptation-ood", learning.adaptation_ood),
-    Table("two-phase-adaptation", learning.two_phase),
     Table("lesion", learning.lesion),
     Table("dr-coverage", selective.dr_coverage),
     Table("imagenet100-coverage", selective.hundred),
@@ -54,6 +52,8 @@ TABLES: tuple[Table, ...] = (
     Table("entropy-correlation", controls.entropy_correlation),
     Table("hard-samples", selective.hard_samples),
     Table("matched-sets", selective.matched_sets),
+    Table("adaptation-ood", learning.adaptation_ood),
+    Table("two-phase-adaptation", learning.two_phase),
 )
 """Without ``controlled``, which trains no classifier."""
 

@@ -1,28 +1,9 @@
 """The names of all tables, for a command line that starts quickly."""
 
-NAMES = (
-    "main",
-    "calibration",
-    "ood",
-    "shifted-validation",
-    "label-noise",
-    "label-uncertainty",
-    "adaptation",
-    "adaptation-ood",
-    "two-phase-adaptation",
-    "lesion",
-    "dr-coverage",
-    "imagenet100-coverage",
-    "imagenet1k-coverage",
-    "uscore-architecture",
-    "vit",
-    "wrn",
-    "cost",
-    "parameter-control",
-    "entropy-regularisation",
-    "reweighting",
-    "simple-calibrators",
-    "entropy-correlation",
-    "hard-samples",
-    "matched-sets",
-)
+from revar.published import TABLES
+
+ELSEWHERE = ("controlled", "dataset-statistics")
+"""A study of its own, and ``revar list datasets``."""
+LATER = ("plex-calibration", "plex-label", "plex-selective")
+"""Fine-tuning of a large pretrained model, which no cell does yet."""
+NAMES = tuple(name for name in TABLES if name not in (*ELSEWHERE, *LATER))
