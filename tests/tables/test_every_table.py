@@ -69,6 +69,9 @@ def test_all_tables_answer(folder: Path) -> None:
             assert all(0 <= line["mean"] <= 1 for line in answered)
         text = stem.with_suffix(".md").read_text()
         assert all(f"| {row} |" in text for row in grid.rows)
+        # Nobody may take generated pictures for the data a column is named after.
+        assert "generated pictures" in text
+        assert {line["data"] for line in lines} == {"generated pictures"}
     with (folder / "tables" / "main.csv").open() as file:
         first = next(csv.DictReader(file))
     assert first["paper"] == str(published("main").values["sr", "eyepacs"].mean)
@@ -92,6 +95,7 @@ def test_the_terminal_shows_ours_and_the_papers(
     assert run([*command, "--executor", "none"]) == 0
     text = capsys.readouterr().out
     assert "revar-paper" in text
+    assert "Not the paper's data" in text
     theirs = published("label-noise").values["mwn", "clothing1m"].mean
     assert f"({theirs:g})" in text
 

@@ -54,7 +54,7 @@ def _answer(
     as_json: bool,
 ) -> None:
     from revar.commands.tables import run_tables
-    from revar.report.tables import LEGEND, terminal
+    from revar.report.tables import LEGEND, standing_in, terminal
 
     with counting("runs") as advance:
 
@@ -74,6 +74,8 @@ def _answer(
     else:
         for one, theirs in answers.tables:
             OUT.print(terminal(one.grid, one.answers, theirs))
+            if one.stand_ins:
+                OUT.print(standing_in(one.stand_ins), style="yellow")
         OUT.print(LEGEND, style="dim")
         note(f"written to {answers.folder}")
     for failure in answers.failures:

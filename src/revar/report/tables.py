@@ -80,8 +80,27 @@ class Asked(Protocol):
     def columns(self) -> tuple[str, ...]:
         """Names."""
 
+    @property
+    def place(self) -> str:
+        """Where all columns are asked, if they are not named after it."""
+
 
 Answers = Mapping[tuple[str, str], Found]
+
+
+def place_of(column: str) -> str:
+    """The data a column is about.
+
+    >>> place_of("aptos@0.4"), place_of("aptos+variance"), place_of("eyepacs")
+    ('aptos', 'aptos', 'eyepacs')
+    """
+    return column.partition("@")[0].partition("+")[0]
+
+
+def standing_in(stand_ins: Mapping[str, str]) -> str:
+    """What was asked instead of the paper's data, as a sentence, or nothing."""
+    said = "; ".join(f"{place}: {text}" for place, text in stand_ins.items())
+    return f"Not the paper's data. Here {said}." if said else ""
 
 
 def best_and_close(asked: Asked, answers: Answers, column: str) -> tuple[str | None, set[str]]:
@@ -141,7 +160,9 @@ def _printed(paper: PublishedTable | None, row: str, column: str) -> str:
     return "" if value is None else f"{value.mean:g}"
 
 
-def records(asked: Asked, answers: Answers, paper: PublishedTable | None) -> list[dict[str, Any]]:
+def records(
+    asked: Asked, answers: Answers, paper: PublishedTable | None, stand_ins: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Every place of a table with everything that is known of it."""
     lines = []
     for (row, column), found in answers.items():
@@ -151,6 +172,7 @@ def records(asked: Asked, answers: Answers, paper: PublishedTable | None) -> lis
                 "table": asked.name,
                 "row": row,
                 "column": column,
+                "data": stand_ins.get(asked.place or place_of(column), "as in the paper"),
                 "metric": asked.metric,
                 "mean": None if math.isnan(found.mean) else found.mean,
                 "std": None if math.isnan(found.spread) else found.spread,
@@ -165,11 +187,15 @@ def records(asked: Asked, answers: Answers, paper: PublishedTable | None) -> lis
 
 
 def write_table(
-    folder: Path, asked: Asked, answers: Answers, paper: PublishedTable | None
+    folder: Path,
+    asked: Asked,
+    answers: Answers,
+    paper: PublishedTable | None,
+    stand_ins: Mapping[str, str],
 ) -> list[Path]:
     """CSV, JSON and Markdown of one grid, and a picture where columns are coverages."""
     stem = folder / asked.name.replace("/", "-")
-    lines = records(asked, answers, paper)
+    lines = records(asked, answers, paper, stand_ins)
     folder.mkdir(parents=True, exist_ok=True)
     stem.with_suffix(".json").write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
     with stem.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
@@ -180,15 +206,18 @@ def write_table(
             cells = {**line, "values": " ".join(map(repr, line["values"].values()))}
             cells["cells"] = " ".join("+".join(names) for names in line["cells"].values())
             writer.writerow("" if cells[name] is None else cells[name] for name in names)
-    stem.with_suffix(".md").write_text(markdown(asked, answers, paper), encoding="utf-8")
+    text = markdown(asked, answers, paper, stand_ins)
+    stem.with_suffix(".md").write_text(text, encoding="utf-8")
     written = [stem.with_suffix(suffix) for suffix in (".csv", ".json", ".md")]
     if any("@" in column for column in asked.columns):
-        draw_coverages(asked, answers, stem.with_suffix(".png"))
+        draw_coverages(asked, answers, stand_ins, stem.with_suffix(".png"))
         written.append(stem.with_suffix(".png"))
     return written
 
 
-def markdown(asked: Asked, answers: Answers, paper: PublishedTable | None) -> str:
+def markdown(
+    asked: Asked, answers: Answers, paper: PublishedTable | None, stand_ins: Mapping[str, str]
+) -> str:
     """With the paper's numbers in brackets."""
     lines = [f"{asked.title}: {asked.metric}", "", f"| | {' | '.join(asked.columns)} |"]
     lines.append("|---|" + "---|" * len(asked.columns))
@@ -199,7 +228,8 @@ def markdown(asked: Asked, answers: Answers, paper: PublishedTable | None) -> st
             ours = _text(asked, answers, row, column)
             cells.append(f"{ours} ({theirs})" if theirs else ours)
         lines.append(f"| {row} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", LEGEND]) + "\n"
+    ends = [text for text in (LEGEND, standing_in(stand_ins)) if text]
+    return "\n".join([*lines, "", "\n\n".join(ends)]) + "\n"
 
 
 def terminal(asked: Asked, answers: Answers, paper: PublishedTable | None) -> Any:
@@ -231,7 +261,9 @@ def failures(answers: Sequence[Answers]) -> list[str]:
     return [f"{place}: {reason}" for reason, place in found.items()]
 
 
-def draw_coverages(asked: Asked, answers: Answers, path: Path) -> None:
+def draw_coverages(
+    asked: Asked, answers: Answers, stand_ins: Mapping[str, str], path: Path
+) -> None:
     """A panel for every place, a line for every row, against coverage."""
     places = list(dict.fromkeys(column.partition("@")[0] for column in asked.columns))
     fig = new_figure(4.6 * len(places) + 1.4, 3.6)
@@ -251,7 +283,7 @@ def draw_coverages(asked: Asked, answers: Answers, path: Path) -> None:
             spread = np.nan_to_num([factor * answer.spread for _, answer in points])
             ax.plot(at, means, "o-", markersize=3, color=f"C{number}", label=row)
             ax.fill_between(at, means - spread, means + spread, color=f"C{number}", alpha=0.12)
-        ax.set_title(place)
+        ax.set_title(f"{place}: {stand_ins[place]}" if place in stand_ins else place)
         ax.set_xlabel("coverage")
         ax.grid(alpha=0.3)
     axes[0][0].set_ylabel(f"{asked.metric}{', %' if asked.percent else ''}")

@@ -95,21 +95,23 @@ def _smoke() -> Scale:
     outside = Place(setting=plain, tests=("shifted",))
     noisy = replace(plain, data=replace(data, label_noise="symmetric:0.3"))
     shifted = replace(plain, data=replace(data, meta="val"))
+    places = {
+        "eyepacs": inside, "aptos": outside, "cifar100": inside, "imagenet-100": inside,
+        "imagenet-1k": inside, "imagenet-a": outside, "imagenet-r": outside,
+        "imagenet-c": Place(setting=plain, tests=("test+fog:3", "test+contrast:3")),
+        "inst-cifar100": Place(setting=noisy), "clothing1m": Place(setting=noisy),
+        "camelyon17": Place(setting=shifted, tests=("shifted",)),
+        "iwildcam": Place(setting=shifted, tests=("shifted",)),
+        "cifar100h": inside, "imagenet-100h": inside,
+    }  # fmt: skip
+    told = {name: replace(place, stands_for="generated pictures") for name, place in places.items()}
     return Scale(
         name="smoke",
         seeds=2,
-        places={
-            "eyepacs": inside, "aptos": outside, "cifar100": inside, "imagenet-100": inside,
-            "imagenet-1k": inside, "imagenet-a": outside, "imagenet-r": outside,
-            "imagenet-c": Place(setting=plain, tests=("test+fog:3", "test+contrast:3")),
-            "inst-cifar100": Place(setting=noisy), "clothing1m": Place(setting=noisy),
-            "camelyon17": Place(setting=shifted, tests=("shifted",)),
-            "iwildcam": Place(setting=shifted, tests=("shifted",)),
-            "cifar100h": inside, "imagenet-100h": inside,
-        },
+        places=told,
         scorers={"resnet18": "linear", "resnet32": "mlp"},
         nets={"wrn": "perceptron", "vit-small": "perceptron", "resnet101": "mlp"},
-    )  # fmt: skip
+    )
 
 
 def _small() -> Scale:

@@ -43,6 +43,7 @@ class Grid:
         rows: names.
         columns: names.
         questions: by (row, column); a place may be empty.
+        place: where all columns are asked, if they are not named after it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Grid:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     questions: Mapping[tuple[str, str], Question]
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

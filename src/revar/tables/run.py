@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from revar.report.tables import place_of
 from revar.tables.catalogue import Table
 from revar.tables.executors import Executor, Outcome
 from revar.tables.places import Scale
@@ -20,10 +21,18 @@ class Answered:
     Attributes:
         grid: the questions.
         answers: by (row, column).
+        stand_ins: what was asked instead of the paper's data, by the name of the place.
     """
 
     grid: Grid
     answers: dict[tuple[str, str], Answer]
+    stand_ins: dict[str, str]
+
+
+def _stand_ins(grid: Grid, scale: Scale) -> dict[str, str]:
+    places = [grid.place or place_of(column) for column in grid.columns]
+    found = {place: scale.places[place].stands_for for place in places if place in scale.places}
+    return {place: text for place, text in found.items() if text}
 
 
 def answer_tables(
@@ -70,6 +79,7 @@ def answer_tables(
                 place: answer(question, store, scale.seeds, failed)
                 for place, question in grid.questions.items()
             },
+            _stand_ins(grid, scale),
         )
         for grid in grids
     ]

@@ -105,6 +105,7 @@ def matched_sets(scale: Scale) -> list[Grid]:
     return [
         Grid(
             name="matched-sets", title="classifiers on what ReVaR keeps, 80 %", metric="accuracy",
-            rows=SELECTIVE, columns=("own-selection", "revar-selection"), questions=questions,
+            rows=SELECTIVE, columns=("own-selection", "revar-selection"),
+            questions=questions, place=name,
         )
     ]  # fmt: skip
