@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from revar import fields
+from revar.data.published import VARIABLE
 from revar.errors import InputError, unknown
 from revar.methods.base import Method
 from revar.nets.base import Dropout
@@ -94,8 +96,9 @@ class Start:
     """What the classifier starts from.
 
     Attributes:
-        pretrained: ``None`` for new weights; a ``.safetensors`` file or torch state dict; ``timm``
-            for the weights timm has for the backbone, which it takes from a network.
+        pretrained: ``None`` for new weights; a ``.safetensors`` file or torch state dict, of which
+            ``REVAR_DATA/...`` is one in the folder of data, wherever that is; ``timm`` for the
+            weights timm has for the backbone, which it takes from a network.
         frozen: train the head only, and what a method learns beside it.
         keep_statistics: batch norm goes on with the statistics of the pretrained weights. With
             few examples those of small batches undo more than they adapt; ``False`` is for long
@@ -122,7 +125,12 @@ class Start:
     @property
     def file(self) -> Path | None:
         """The file, if it starts from one."""
-        return None if self.pretrained in (None, TIMM) else Path(self.pretrained)
+        if self.pretrained in (None, TIMM):
+            return None
+        path = Path(self.pretrained)
+        if path.parts[:1] != (VARIABLE,) or VARIABLE not in os.environ:
+            return path
+        return Path(os.environ[VARIABLE], *path.parts[1:])
 
     @property
     def statistics_are_kept(self) -> bool:

@@ -96,11 +96,16 @@ paper.command(
 def pack(
     folder: Annotated[Path, typer.Argument(help="The --out of tables.")],
     file: Annotated[Path, typer.Argument(help="To write, such as cells.zip.")],
+    light: Annotated[
+        bool,
+        typer.Option("--light", help="Figures only: no predictions, a hundredth of the size."),
+    ] = False,
 ) -> None:
     """Put the finished cells of a folder into one small file, without weights."""
     from revar.tables.parcels import pack as run_pack
 
-    note(f"{run_pack(folder / 'cells', file)} cells packed into {file}")
+    packed = run_pack(folder / "cells", file, predictions=not light)
+    note(f"{packed} cells packed into {file}")
 
 
 @paper.command()

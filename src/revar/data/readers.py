@@ -114,15 +114,18 @@ def labelled_images(
 
 def joined(parts: list[Part]) -> Part:
     """Parts of images one after another, arrays or files; groups where all have them."""
+    if len(parts) == 1:
+        return parts[0]
     first = parts[0].x
     if isinstance(first, ImageFiles):
         x: object = ImageFiles(tuple(p for part in parts for p in part.x.paths), first.image_shape)
     else:
         x = np.concatenate([part.x for part in parts])
+    labelled = all(part.y is not None for part in parts)
     grouped = all(part.groups is not None for part in parts)
     return Part(
         x,
-        np.concatenate([np.asarray(part.y) for part in parts]),
+        np.concatenate([np.asarray(part.y) for part in parts]) if labelled else None,
         np.concatenate([np.asarray(part.groups) for part in parts]) if grouped else None,
         tuple(name for part in parts for name in part.names or ()),
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from revar.data.readers import joined
 from revar.data.source import Part, Source
 from revar.errors import InputError, unknown
 from revar.randomness import derive
@@ -43,21 +44,29 @@ def set_aside(part: Part, share: float = 0.1, seed: int = 0) -> tuple[Part, Part
     return replace(away, y=None, weights=None), part.take(np.flatnonzero(~given))
 
 
-def adapting(source: Source, target: str, share: float = 0.1, seed: int = 0) -> Source:
-    """The source with points of one of its test sets as unlabelled ones, left out of that set.
+def adapting(
+    source: Source, targets: str | tuple[str, ...], share: float = 0.1, seed: int = 0
+) -> Source:
+    """The source with points of some of its test sets as unlabelled ones, left out of those sets.
+
+    Test sets that are the same images, such as one under several corruptions, give the same ones.
 
     Args:
-        source: with that test set.
-        target: its name.
-        share: of it to give away.
+        source: with these test sets.
+        targets: their names.
+        share: of each to give away.
         seed: of the draw.
 
     Raises:
         InputError: no such test set, or the source has unlabelled points already.
     """
-    if target not in source.tests:
-        raise unknown("test set", target, source.tests)
+    names = (targets,) if isinstance(targets, str) else targets
+    for name in names:
+        if name not in source.tests:
+            raise unknown("test set", name, source.tests)
     if source.unlabelled is not None:
         raise InputError("the data has unlabelled points of its own")
-    unlabelled, scored = set_aside(source.tests[target], share, seed)
-    return replace(source, tests={**source.tests, target: scored}, unlabelled=unlabelled)
+    halves = {name: set_aside(source.tests[name], share, seed) for name in names}
+    scored = {name: rest for name, (_, rest) in halves.items()}
+    given = joined([away for away, _ in halves.values()])
+    return replace(source, tests={**source.tests, **scored}, unlabelled=given)

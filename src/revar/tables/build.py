@@ -67,9 +67,7 @@ def split_column(column: str) -> tuple[str, float]:
 
 def cell_at(way: Way, place: Place) -> Cell:
     """The run behind a way at a place."""
-    if way.unlabelled:
-        return place.setting.cell(way, unlabelled=place.tests[0].partition("+")[0])
-    return place.setting.cell(way)
+    return place.setting.cell(way, unlabelled=place.tests if way.unlabelled else ())
 
 
 def grid(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from revar.errors import unknown
-from revar.tables import controls, learning, selective
+from revar.tables import controls, learning, plex, selective
 from revar.tables.places import Scale
 from revar.tables.questions import Grid
 
@@ -38,6 +38,9 @@ TABLES: tuple[Table, ...] = (
     Table("label-uncertainty", learning.label_uncertainty),
     Table("adaptation", learning.adaptation),
     Table("lesion", learning.lesion),
+    Table("plex-calibration", plex.calibration),
+    Table("plex-label", plex.label),
+    Table("plex-selective", plex.selective),
     Table("dr-coverage", selective.dr_coverage),
     Table("imagenet100-coverage", selective.hundred),
     Table("imagenet1k-coverage", selective.thousand),

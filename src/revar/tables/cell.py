@@ -25,8 +25,10 @@ class DataChoice:
         test: at most so many examples of each.
         label_noise: ``KIND:RATE`` on the training labels, or none.
         clean_meta: take the meta set off before the noise.
-        meta: a part of the data that serves as meta set, instead of some training examples.
-        unlabelled: a test set, a tenth of which is given without labels and not scored.
+        meta: a part or test set of the data that serves as meta set, instead of some training
+            examples; a test set is then not scored.
+        unlabelled: test sets, a tenth of each of which is given without labels and not scored;
+            of the same images under several corruptions the same tenth.
     """
 
     name: str
@@ -36,7 +38,7 @@ class DataChoice:
     label_noise: str | None = None
     clean_meta: bool = False
     meta: str | None = None
-    unlabelled: str | None = None
+    unlabelled: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("train", "test"):
@@ -55,6 +57,7 @@ class Cell:
         backbone: of the classifier.
         epochs: passes over the training data.
         seed: of data draws and run.
+        timed: its time is asked for, so that nothing may train beside it.
     """
 
     data: DataChoice
@@ -63,6 +66,7 @@ class Cell:
     backbone: str = "auto"
     epochs: int = 30
     seed: int = 0
+    timed: bool = False
 
     def seeded(self, seed: int) -> Cell:
         """The same with another seed."""

@@ -87,6 +87,11 @@ class Local:
 
     def run(self, cells: Sequence[Cell], root: Path, device: str, tell: Tell) -> None:
         """A worker that is killed breaks the pool: a new one takes up what is not finished."""
+        timed = [cell for cell in cells if cell.timed]
+        if self.workers > 1 and timed:
+            self.run([cell for cell in cells if not cell.timed], root, device, tell)
+            Local(1).run(timed, root, device, tell)
+            return
         left = dict.fromkeys(cells, 0)
         while left:
             try:
@@ -137,19 +142,24 @@ class Ray:
             train_cell
         )
         try:
-            running = {
-                task.remote(cell, root.resolve(), device, alone=False): cell for cell in cells
-            }
-            while running:
-                (job, *_), _ = ray.wait(list(running), num_returns=1)
-                cell = running.pop(job)
-                try:
-                    tell(ray.get(job))
-                except ray.exceptions.RayError as error:
-                    tell(Outcome(cell, f"Ray: {str(error).splitlines()[0]}"))
+            together = [cell for cell in cells if not cell.timed]
+            for some in (together, *([cell] for cell in cells if cell.timed)):
+                self._all(ray, task, some, root, device, tell)
         finally:
             if started:
                 ray.shutdown()
+
+    def _all(
+        self, ray: Any, task: Any, cells: Sequence[Cell], root: Path, device: str, tell: Tell
+    ) -> None:
+        running = {task.remote(cell, root.resolve(), device, alone=False): cell for cell in cells}
+        while running:
+            (job, *_), _ = ray.wait(list(running), num_returns=1)
+            cell = running.pop(job)
+            try:
+                tell(ray.get(job))
+            except ray.exceptions.RayError as error:
+                tell(Outcome(cell, f"Ray: {str(error).splitlines()[0]}"))
 
 
 def _ray() -> Any:

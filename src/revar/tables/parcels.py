@@ -17,13 +17,16 @@ def _cells(root: Path) -> list[Path]:
     return sorted(path.parent for path in root.glob("*/cell.json") if path.parent.name[0] != ".")
 
 
-def pack(root: Path, file: Path, only: Iterable[str] | None = None) -> int:
+def pack(
+    root: Path, file: Path, only: Iterable[str] | None = None, *, predictions: bool = True
+) -> int:
     """Put finished cells into one file, without weights; how many there were.
 
     Args:
         root: of the store.
         file: to write; it must not exist.
         only: digests, or all.
+        predictions: with them; a table that asks for more than figures needs them.
 
     Raises:
         InputError: nothing to pack, or the file exists.
@@ -34,12 +37,13 @@ def pack(root: Path, file: Path, only: Iterable[str] | None = None) -> int:
         raise InputError(f'"{root}" has no finished cells to pack')
     if file.exists():
         raise InputError(f'"{file}" exists: choose another file')
+    left_out = {"run"} if predictions else {"run", "predictions"}
     beside = file.with_name(f".{file.name}.new")
     with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as archive:
         for cell in cells:
             for path in sorted(cell.rglob("*")):
                 inside = path.relative_to(cell)
-                if path.is_file() and inside.parts[0] != "run":
+                if path.is_file() and inside.parts[0] not in left_out:
                     archive.write(path, f"{cell.name}/{inside.as_posix()}")
     beside.replace(file)
     return len(cells)

@@ -74,6 +74,7 @@ class Scale:
         places: by the name of the column; what is not there is left out of the tables.
         scorers: nets of the U-Score for ``uscore-architecture``, by row.
         nets: of both networks for ``vit``, ``wrn`` and ``parameter-control``, by name.
+        pretrained: how the large pretrained model is fine-tuned, by the name of the column.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Scale:
     places: Mapping[str, Place]
     scorers: Mapping[str, str]
     nets: Mapping[str, str]
+    pretrained: Mapping[str, Setting]
 
 
 _CORRUPTIONS = ("gaussian_noise:3", "defocus_blur:3", "fog:3", "contrast:3", "jpeg_compression:3")
@@ -96,8 +98,9 @@ def _smoke() -> Scale:
     noisy = replace(plain, data=replace(data, label_noise="symmetric:0.3"))
     shifted = replace(plain, data=replace(data, meta="val"))
     places = {
-        "eyepacs": inside, "aptos": outside, "cifar100": inside, "imagenet-100": inside,
-        "imagenet-1k": inside, "imagenet-a": outside, "imagenet-r": outside,
+        "eyepacs": inside, "aptos": outside, "deepdrid": outside, "cifar100": inside,
+        "imagenet-100": inside, "imagenet-1k": inside, "imagenet-a": outside,
+        "imagenet-r": outside,
         "imagenet-c": Place(setting=plain, tests=("test+fog:3", "test+contrast:3")),
         "inst-cifar100": Place(setting=noisy), "clothing1m": Place(setting=noisy),
         "camelyon17": Place(setting=shifted, tests=("shifted",)),
@@ -111,40 +114,55 @@ def _smoke() -> Scale:
         places=told,
         scorers={"resnet18": "linear", "resnet32": "mlp"},
         nets={"wrn": "perceptron", "vit-small": "perceptron", "resnet101": "mlp"},
+        pretrained=dict.fromkeys(told, replace(plain, backbone="perceptron")),
     )
 
 
+LITE0 = "REVAR_DATA/weights_efficientnet_lite0/efficientnet-lite0-57934424.pth"
+
+
 def _small() -> Scale:
-    settings = (("batch_size", "128"),)
     dr = Setting(
         data=DataChoice(name="eyepacs", tests=("test", "aptos", "deepdrid")),
-        backbone="resnet18", epochs=15, settings=settings,
+        backbone="resnet18", epochs=20, settings=(("batch_size", "64"),),
     )  # fmt: skip
-    cifar_tests = ("test", *(f"test+{corruption}" for corruption in _CORRUPTIONS))
+    # Three countries: trained in one, validated in another, tested in the third.
+    abroad = replace(dr, data=replace(dr.data, tests=("test", "deepdrid"), meta="aptos"))
+    settings = (("batch_size", "128"),)
+    corrupted = tuple(f"test+{corruption}" for corruption in _CORRUPTIONS)
     cifar = Setting(
-        data=DataChoice(name="cifar10", train=20_000, tests=cifar_tests),
-        backbone="resnet18-cifar", epochs=15, settings=settings,
+        data=DataChoice(name="cifar10", train=20_000, tests=("test", *corrupted, "hard")),
+        backbone="resnet18-cifar", epochs=12, settings=settings,
     )  # fmt: skip
     tiny = Setting(
-        data=DataChoice(name="tiny-imagenet-100"), backbone="resnet18-cifar", epochs=30,
-        settings=settings,
-    )  # fmt: skip
+        data=DataChoice(name="tiny-imagenet-100"), backbone="resnet18", epochs=30, settings=settings
+    )
     pacs = Setting(
-        data=DataChoice(name="pacs", tests=("test", "art_painting")), backbone="resnet18-cifar",
-        epochs=30, settings=settings,
+        data=DataChoice(name="pacs", tests=("test", "art_painting")), backbone="resnet18",
+        epochs=30, settings=(("batch_size", "64"),),
     )  # fmt: skip
     noisy = replace(cifar, data=replace(cifar.data, tests=("test",), label_noise="instance:0.2"))
     human = replace(cifar, data=replace(cifar.data, name="cifar10n-worst", tests=("test",)))
+    tuned = (("layer_decay", "0.75"), ("pretrained", LITE0))
+    dr_tuned, cifar_tuned = (
+        replace(one, backbone="tf_efficientnet_lite0", epochs=10, settings=(*one.settings, *tuned))
+        for one in (dr, cifar)
+    )
     return Scale(
         name="small",
         seeds=3,
         places={
             "eyepacs": Place(setting=dr, stands_for="6,440 images, 96 px"),
             "aptos": Place(setting=dr, tests=("aptos",), stands_for="96 px"),
+            "deepdrid": Place(setting=dr, tests=("deepdrid",), stands_for="DeepDRiD, 96 px"),
             "cifar100": Place(setting=cifar, stands_for="CIFAR-10, 20,000 images", soft="cifar10h"),
             "imagenet-100": Place(setting=tiny, stands_for="Tiny ImageNet, 100 classes"),
+            "imagenet-a": Place(
+                setting=cifar, tests=("hard",),
+                stands_for="CIFAR-10 test images that a ResNet-56 gets wrong",
+            ),
             "imagenet-c": Place(
-                setting=cifar, tests=cifar_tests[1:],
+                setting=cifar, tests=corrupted,
                 stands_for="CIFAR-10, five corruptions at severity 3",
             ),
             "imagenet-r": Place(
@@ -152,12 +170,22 @@ def _small() -> Scale:
             ),
             "inst-cifar100": Place(setting=noisy, stands_for="CIFAR-10, instance noise 0.2"),
             "clothing1m": Place(setting=human, stands_for="CIFAR-10N, worst labels"),
-            "camelyon17": Place(setting=dr, tests=("deepdrid",), stands_for="DeepDRiD"),
-            "iwildcam": Place(setting=pacs, tests=("art_painting",), stands_for="PACS"),
+            "camelyon17": Place(
+                setting=abroad, tests=("deepdrid",),
+                stands_for="EyePACS to DeepDRiD, validated on APTOS",
+            ),
+            "iwildcam": Place(
+                setting=pacs, tests=("art_painting",),
+                stands_for="PACS, photo to art, validated on photos",
+            ),
             "cifar100h": Place(setting=cifar, stands_for="CIFAR-10H", soft="cifar10h"),
         },
         scorers={"resnet18": "resnet18", "resnet32": "resnet34", "resnet50": "resnet50"},
-        nets={"wrn": "wrn-28-10", "vit-small": "vit-cifar", "resnet101": "resnet50-cifar"},
+        nets={"wrn": "wide_resnet50_2", "vit-small": "vit-cifar", "resnet101": "resnet50"},
+        pretrained={
+            **dict.fromkeys(("eyepacs", "aptos"), dr_tuned),
+            **dict.fromkeys(("cifar100", "imagenet-c", "cifar100h"), cifar_tuned),
+        },
     )  # fmt: skip
 
 
@@ -177,6 +205,11 @@ def _paper() -> Scale:
         data=DataChoice(name="imagenet-1k"), backbone="resnet50", epochs=300, settings=image
     )
     noisy = replace(cifar, data=replace(cifar.data, label_noise="instance:0.2"))
+    # PLEX itself is published for another framework; the same kind of model stands in.
+    tuned = replace(
+        dr, backbone="vit_large_patch16_224.augreg_in21k",
+        settings=(*dr.settings, ("layer_decay", "0.75"), ("pretrained", "timm")),
+    )  # fmt: skip
     others = {
         name: Place(
             setting=Setting(
@@ -197,6 +230,7 @@ def _paper() -> Scale:
         nets={
             "wrn": "wide_resnet50_2", "vit-small": "vit_small_patch16_224", "resnet101": "resnet101"
         },
+        pretrained=dict.fromkeys(("eyepacs", "aptos"), tuned),
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class Grid:
         columns: names.
         questions: by (row, column); a place may be empty.
         place: where all columns are asked, if they are not named after it.
+        over: places that a column is the mean of, if it is of several.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Grid:
     columns: tuple[str, ...]
     questions: Mapping[tuple[str, str], Question]
     place: str = ""
+    over: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

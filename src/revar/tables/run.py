@@ -30,9 +30,12 @@ class Answered:
 
 
 def _stand_ins(grid: Grid, scale: Scale) -> dict[str, str]:
-    places = [grid.place or place_of(column) for column in grid.columns]
-    found = {place: scale.places[place].stands_for for place in places if place in scale.places}
-    return {place: text for place, text in found.items() if text}
+    said = {}
+    for column in grid.columns:
+        name = grid.place or place_of(column)
+        places = [scale.places[p] for p in grid.over.get(column, (name,)) if p in scale.places]
+        said[name] = " and ".join(dict.fromkeys(p.stands_for for p in places if p.stands_for))
+    return {name: text for name, text in said.items() if text}
 
 
 def answer_tables(

@@ -52,7 +52,7 @@ def shifted_validation(scale: Scale) -> list[Grid]:
 
 def dr_coverage(scale: Scale) -> list[Grid]:
     """Retinal images: accuracy, AUC and ECE by coverage."""
-    columns = at_coverages(("eyepacs", "aptos"))
+    columns = at_coverages(("eyepacs", "aptos", "deepdrid"))
     title = "retinal images by coverage"
     return [
         grid(scale, "dr-coverage", title, "accuracy", SELECTIVE, columns, ACCURACY),
@@ -92,7 +92,9 @@ def matched_sets(scale: Scale) -> list[Grid]:
 
     At a coverage of 80 %: on what it keeps itself, and on what ReVaR keeps.
     """
-    name = "imagenet-a" if "imagenet-a" in scale.places else "aptos"
+    name = "imagenet-a"
+    if name not in scale.places:
+        return []
     place = scale.places[name]
     ours = WAYS["revar"]
     questions = {}

@@ -14,6 +14,9 @@ from revar.randomness import derive
 from revar.recipe import Recipe
 from revar.tables.cell import Cell, DataChoice
 
+HARD = "hard"
+"""The test set that holds what a good classifier gets wrong (`revar.data.hard`)."""
+
 
 def source_of(cell: Cell, recipe: Recipe) -> Source:
     """The data of a cell.
@@ -26,13 +29,14 @@ def source_of(cell: Cell, recipe: Recipe) -> Source:
     train = source.train if choice.train is None else few(source.train, choice.train, cell.seed)
     meta = source.meta
     if choice.meta is not None:
-        if choice.meta not in source.splits:
-            raise unknown(f"part of {choice.name}", choice.meta, source.splits)
-        meta = source.splits[choice.meta]
+        parts = {**source.splits, **source.tests}
+        if choice.meta not in parts:
+            raise unknown(f"part of {choice.name}", choice.meta, parts)
+        meta = parts[choice.meta]
     kept = {name: part for name, part in source.splits.items() if name == "tune"}
     source = replace(source, train=train, meta=meta, splits=kept, tests=_tests(source, choice))
-    if choice.unlabelled is not None:
-        source = adapting(source, choice.unlabelled, seed=cell.seed)
+    if choice.unlabelled:
+        source = adapting(source, tuple(map(set_name, choice.unlabelled)), seed=cell.seed)
     if choice.label_noise is not None:
         noise = LabelNoise.parse(choice.label_noise, clean_meta=choice.clean_meta)
         source = noise.added_to(source, meta_share=recipe.splits.meta, seed=cell.seed)
@@ -53,7 +57,12 @@ def _tests(source: Source, choice: DataChoice) -> dict[str, Part]:
     tests = {}
     for name in choice.tests:
         base, plus, corruption = name.partition("+")
-        if base not in source.tests:
+        if base == HARD:
+            from revar.data.hard import mistaken
+
+            tests[base] = mistaken(source.tests["test"])
+            continue
+        if base not in source.tests or base == choice.meta:
             raise unknown(f"test set of {choice.name}", base, source.tests)
         part = source.tests[base]
         # The same examples for every method and seed.

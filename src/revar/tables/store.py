@@ -72,10 +72,10 @@ class Finished:
             raise InputError(f'cell "{self.path.name}" has no predictions on "{name}"')
         return Predictions.from_bytes(file.read_bytes(), str(file))
 
-    def epoch_seconds(self) -> float:
-        """Of the fastest epoch."""
+    def log(self, name: str) -> list[float]:
+        """One column of the log, by epoch."""
         lines = (self.path / LOG).read_text(encoding="utf-8").splitlines()
-        return min(float(json.loads(line)["seconds"]) for line in lines)
+        return [float(json.loads(line)[name]) for line in lines]
 
     def _json(self, name: str) -> Any:
         file = self.path / name

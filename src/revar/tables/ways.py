@@ -46,6 +46,8 @@ WAYS: dict[str, Way] = {
     "revar-sr": Way(method="revar", score="softmax"),
     "revar-mcd": Way(method="revar", score="mcd"),
     "revar-paper": Way(method="revar-paper", score="uscore"),
+    "plex": Way(method="erm", score="softmax"),
+    "plex-revar": Way(method="revar", score="default"),
     "novarmin": Way(method="revar", score="default").with_settings(variance_weight="0"),
     "ibr": Way(method="ibr", score="uscore"),
     "revar-pv": _PV,
