@@ -41,7 +41,7 @@ def test_every_table_of_the_paper_is_there() -> None:
 def test_every_scale_can_be_asked_and_shares_its_cells(name: str) -> None:
     scale = scale_of(name)
     grids = [grid for table in TABLES for grid in table.build(scale)]
-    cells = wanted(grids, 1)
+    cells = [cell for cell in wanted(grids, 1) if not cell.timed]
     places = sum(len(grid.questions) for grid in grids)
     assert len(cells) < places / 3
     for cell in cells:

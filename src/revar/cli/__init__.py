@@ -8,7 +8,15 @@ from typing import Any, TextIO
 
 import typer
 
-from revar.cli import listing, paper, tables, training, using  # noqa: F401  (each adds its commands)
+from revar.cli import (  # noqa: F401  (each adds its commands)
+    listing,
+    paper,
+    report,
+    serve,
+    tables,
+    training,
+    using,
+)
 from revar.cli.app import ARGUMENTS, ERR, app
 from revar.errors import DataWarning, InputError
 

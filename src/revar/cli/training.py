@@ -21,14 +21,15 @@ from revar.errors import InputError
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for runs and picture.")] = Path("revar-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for runs, picture and report.")] = Path("revar-demo"),
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     epochs: Annotated[int, typer.Option(help="Epochs of each run.")] = 30,
     as_json: Json = False,
 ) -> None:
     """Train ERM and ReVaR on noisy digits and compare when they should stay silent.
 
-    Under a minute on a laptop. Runs that are there already are reused.
+    Under a minute on a laptop. Ends with a report to open in a browser. Runs
+    that are there already are reused.
     """
     check_folder(out)
     from revar.commands.demo import SETS
@@ -45,6 +46,7 @@ def demo(
     for path in result.runs:
         OUT.print(f"run      {path}", highlight=False)
     OUT.print(f"next     revar evaluate {result.runs[-1]}", highlight=False)
+    OUT.print(f"report   {result.page}: open it in a browser", highlight=False)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from revar.commands.report import report
 from revar.commands.train import train
 from revar.evaluation import evaluate
 from revar.report.plots import Curve, risk_coverage_figure
@@ -33,11 +34,13 @@ class Demo:
     Attributes:
         figures: method to set to figures.
         figure: the picture.
+        page: the report, to open in a browser.
         runs: the run folders.
     """
 
     figures: dict[str, dict[str, dict[str, Any]]]
     figure: Path
+    page: Path
     runs: list[Path]
 
 
@@ -48,12 +51,12 @@ def demo(
     epochs: int = 30,
     watch: Callable[[str], AbstractContextManager[Observer]],
 ) -> Demo:
-    """Train ERM and ReVaR on digits with noisy labels, test clean and shifted, draw the curves.
+    """Train ERM and ReVaR on noisy digits, test clean and shifted, draw curves, write the report.
 
     Runs that are in ``out`` already are not trained again.
 
     Args:
-        out: folder for the runs and the picture.
+        out: folder for the runs, the picture and the report.
         seed: of the runs.
         epochs: of each.
         watch: gives an observer for the run of that name.
@@ -72,7 +75,10 @@ def demo(
     }
     picture = root / "risk-coverage.png"
     risk_coverage_figure({title: _curves(folders, name) for name, title in SETS.items()}, picture)
-    return Demo(figures, picture, [folder.path for folder in folders.values()])
+    runs = [folder.path for folder in folders.values()]
+    title = "ERM and ReVaR on digits with noisy labels"
+    written = report(runs, root / "report.html", title=title)
+    return Demo(figures, picture, written.page, runs)
 
 
 def _curves(folders: dict[str, RunFolder], name: str) -> list[Curve]:

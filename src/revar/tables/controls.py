@@ -47,11 +47,16 @@ def uscore_architecture(scale: Scale) -> list[Grid]:
     ]  # fmt: skip
 
 
+_START = ("pretrained", "layer_decay", "keep_statistics")
+
+
 def _with_net(scale: Scale, net: str) -> Scale:
-    places = {
-        name: replace(place, setting=replace(place.setting, backbone=scale.nets[net]))
-        for name, place in scale.places.items()
-    }
+    """Every place with another classifier, from scratch: weights are of one net alone."""
+    places = {}
+    for name, place in scale.places.items():
+        kept = tuple(pair for pair in place.setting.settings if pair[0] not in _START)
+        setting = replace(place.setting, backbone=scale.nets[net], settings=kept)
+        places[name] = replace(place, setting=setting)
     return replace(scale, places=places)
 
 
