@@ -125,6 +125,21 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     assert Start(pretrained="timm").resolved().sha256 is None
 
 
+def test_weights_may_lie_in_the_folder_of_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "a.pth").write_bytes(b"weights")
+    start = Start(pretrained="REVAR_DATA/w/a.pth")
+    monkeypatch.delenv("REVAR_DATA", raising=False)
+    with pytest.raises(InputError, match="no weights file"):
+        start.resolved()
+    monkeypatch.setenv("REVAR_DATA", str(tmp_path))
+    # The folder is not part of the recipe: it is another one on another machine.
+    assert start.resolved().pretrained == "REVAR_DATA/w/a.pth"
+    assert start.file == tmp_path / "w" / "a.pth"
+
+
 @pytest.mark.parametrize(
     ("optimiser", "start", "rate"),
     [

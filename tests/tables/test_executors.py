@@ -46,6 +46,14 @@ def test_a_pool_gives_what_one_process_gives(tmp_path: Path) -> None:
     assert one.metrics == other.metrics
 
 
+def test_timed_cells_train_alone_and_last(tmp_path: Path) -> None:
+    told: list[Outcome] = []
+    timed = [replace(SHORT, timed=True, seed=seed) for seed in (0, 1)]
+    Local(2).run([timed[0], SHORT, timed[1], SHORT.seeded(1)], tmp_path, "cpu", told.append)
+    assert [outcome.reason for outcome in told] == [None] * 4
+    assert [outcome.cell for outcome in told[2:]] == timed
+
+
 def _kill_when_training(root: Path, cell: Cell, kill: object) -> threading.Thread:
     """Kill whoever trains a cell once it has a checkpoint."""
 
