@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 from revar.cli import run
 from revar.commands.tables import run_tables
@@ -98,6 +99,20 @@ def test_the_terminal_shows_ours_and_the_papers(
     assert "Not the paper's data" in text
     theirs = published("label-noise").values["mwn", "clothing1m"].mean
     assert f"({theirs:g})" in text
+
+
+def test_pictures_of_three_countries(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["paper", "dr-images", "--scale", "smoke", "--out", str(folder)]
+    assert run(command) == 0
+    all_countries, to_show = (
+        imread(folder / "tables" / name) for name in ("dr-images.png", "dr-images-deepdrid.png")
+    )
+    assert all_countries.shape[0] > 2 * to_show.shape[0]
+    assert run([*command, "--seed", "7"]) == 2
+    assert run([*command, "--coverage", "1.5"]) == 2
+    errors = capsys.readouterr().err
+    assert "dr-coverage --scale smoke" in errors
+    assert "--coverage must be between 0 and 1" in errors
 
 
 def test_missing_cells_are_named_in_their_place(

@@ -92,6 +92,36 @@ paper.command(
 )(_command(("all",)))
 
 
+@paper.command(name="dr-images")
+def dr_images(
+    scale: Scale = "small",
+    out: Annotated[
+        Path | None, typer.Option(help="The --out of tables; paper/SCALE if not given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
+    coverage: Annotated[
+        float, typer.Option(help="Share of the tune split to answer; sets the threshold.")
+    ] = 0.8,
+) -> None:
+    """Retinal images of three countries with their U-Scores and what was decided.
+
+    Reads a run of dr-coverage and trains nothing. Of its two pictures the one of
+    DeepDRiD may be shown to others (CC BY-SA 4.0); the other may not.
+
+    Example:
+    revar paper dr-images --scale small --out tables
+    """
+    from revar.tables.images import draw_images
+    from revar.tables.places import scale_of
+
+    folder = out or Path("paper") / scale
+    files = draw_images(
+        scale_of(scale), folder / "cells", folder / "tables", seed=seed, coverage=coverage
+    )
+    for file in files:
+        note(f"written to {file}")
+
+
 @paper.command()
 def pack(
     folder: Annotated[Path, typer.Argument(help="The --out of tables.")],

@@ -21,7 +21,9 @@ from revar.errors import InputError
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for runs, picture and report.")] = Path("revar-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for runs, picture and report.")] = Path(
+        "revar-demo"
+    ),
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     epochs: Annotated[int, typer.Option(help="Epochs of each run.")] = 30,
     as_json: Json = False,
