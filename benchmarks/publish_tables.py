@@ -1,0 +1,113 @@
+"""Answered tables to ``results/<table>/``, with what made them, and into docs/results.md.
+
+    revar paper all --scale small --out tables
+    python benchmarks/publish_tables.py tables --commit $(git rev-parse --short HEAD)
+
+Every folder gets the CSV, the Markdown and, where columns are coverages, the picture of its grids,
+and a provenance.json gathered from the runs behind them. Tables that lack runs are left out and
+named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from revar.tables.catalogue import TABLES
+from revar.tables.places import scale_of
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "results.md"
+_MARK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+
+
+def main() -> None:
+    """Copy and fill."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="the --out of revar paper")
+    parser.add_argument("--commit", required=True, help="the code that trained the runs")
+    parser.add_argument("--scale", default="small")
+    parser.add_argument("--note", default="", help="anything else one should know")
+    parser.add_argument("--results", type=Path, default=ROOT / "results")
+    options = parser.parse_args()
+    scale = scale_of(options.scale)
+    for table in TABLES:
+        grids = [grid for grid in table.build(scale) if grid.questions]
+        stems = [options.folder / "tables" / grid.name.replace("/", "-") for grid in grids]
+        rows = [row for stem in stems for row in _rows(stem.with_suffix(".csv"))]
+        short = [row for row in rows if len(row["values"].split()) < scale.seeds]
+        if not rows or len(short) > len(rows) / 2:
+            print(f"left out: {table.name} ({len(short)} of {len(rows)} places lack runs)")
+            continue
+        target = options.results / table.name
+        target.mkdir(parents=True, exist_ok=True)
+        for stem in stems:
+            for suffix in (".csv", ".md", ".png"):
+                file = stem.with_suffix(suffix)
+                if file.exists():
+                    shutil.copy(file, target / file.name)
+        made = _provenance(options, table.name, rows)
+        (target / "provenance.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        print(f"{table.name}: {made['runs']} runs, {len(short)} places lack some")
+    if PAGE.exists():
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), options.results), encoding="utf-8")
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
+    if not file.exists():
+        return []
+    with file.open(encoding="utf-8", newline="") as content:
+        return list(csv.DictReader(content))
+
+
+def _provenance(
+    options: argparse.Namespace, name: str, rows: list[dict[str, str]]
+) -> dict[str, Any]:
+    digests = {
+        digest for row in rows for cell in row["cells"].split() for digest in cell.split("+")
+    }
+    made = [
+        json.loads((options.folder / "cells" / digest / "provenance.json").read_text())
+        for digest in sorted(digests)
+        if (options.folder / "cells" / digest).exists()
+    ]
+    dates = sorted(one["date"] for one in made)
+
+    def known(key: str) -> list[str]:
+        return sorted({str(one[key]) for one in made})
+
+    return {
+        "command": f"revar paper {name} --scale {options.scale}",
+        "commit": options.commit,
+        "seeds": list(range(scale_of(options.scale).seeds)),
+        "runs": len(digests),
+        "hardware": known("processor"),
+        "torch": known("torch"),
+        "python": known("python"),
+        "revar": known("revar"),
+        "first": dates[0] if dates else None,
+        "last": dates[-1] if dates else None,
+        "note": options.note,
+    }
+
+
+def filled(page: str, results: Path) -> str:
+    """The page with every marked place holding the rows of its table."""
+
+    def fill(found: re.Match[str]) -> str:
+        grid = found[2]
+        name = max((t.name for t in TABLES if grid.startswith(t.name)), key=len)
+        text = (results / name / f"{grid}.md").read_text(encoding="utf-8")
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        return found[1] + "\n" + "\n".join(lines) + "\n\n" + found[3]
+
+    return _MARK.sub(fill, page)
+
+
+if __name__ == "__main__":
+    main()
