@@ -1,10 +1,11 @@
 """Throughput and tail latency of ``revar serve`` against a bare FastAPI handler, same model.
 
 The bare handler is what one writes first: it decodes, calls the model and answers, one request at
-a time on its loop, without batching, limits, queue or metrics. Both run in a process of their own
-with one thread for arithmetic, one after the other; clients run in this process and send the next
-request when the last is answered. Answers of both are compared before anything is timed. CPU time is
-that of the server's process for each answer: on a busy machine it says more than the clock.
+a time on its loop, without batching, limits, queue or metrics. Each runs in a process of its own
+with one thread for arithmetic, and they are loaded in turns; clients run in this process and send
+the next request when the last is answered. Answers of both are compared before anything is timed.
+CPU time is that of the server's process for each answer: on a busy machine it says more than the
+clock.
 
     python benchmarks/serve.py --json results/serve/load.json
     python benchmarks/serve.py --seconds 1 --clients 1 4      # a look

@@ -35,7 +35,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Served:
 
 @pytest.fixture(scope="module")
 def server(images: Served) -> Iterator[Running]:
-    options = ("--max-megapixels", "0.05", "--max-items", "40", "--timeout", "1.5")
+    options = ("--max-megapixels", "0.05", "--max-items", "40", "--timeout", "3")
     with serving(images.run, *options, "--max-megabytes", "2") as running:
         yield running
 
@@ -171,7 +171,7 @@ def test_a_client_that_stops_sending_is_not_waited_for(server: Running) -> None:
         connection.sendall(head.encode())
         answer = connection.recv(4096)
         assert answer.startswith(b"HTTP/1.1 408 "), answer
-    assert 1.0 < time.monotonic() - began < 15
+    assert 2.5 < time.monotonic() - began < 15
     with socket.create_connection((parts.hostname or "", parts.port or 0)) as connection:
         connection.sendall(head.encode())
     assert server.client.get("/health").json()["status"] == "ok"

@@ -39,6 +39,7 @@ class Service:
         self._reader = BodyReader(decider.model.inputs, limits, self._threads)
         self._batcher = Batcher(self._decide, limits, metrics.forward)
         self._started = time.monotonic()
+        self._accepted = 0
         metrics.queue(lambda: self._batcher.waiting)
 
     def _decide(self, x: Tensor) -> Decisions:
@@ -71,11 +72,14 @@ class Service:
                 msg = f"the request was not complete after {seconds:g} seconds"
                 raise Refused(408, msg, {"Connection": "close"}) from error
             decided = self._batcher.submit(examples.x)
+        self._accepted += 1
         try:
             async with asyncio.timeout_at(until):
                 decisions = await decided
         except TimeoutError as error:
             raise busy(f"no answer after {seconds:g} seconds: try again later", 5.0) from error
+        finally:
+            self._accepted -= 1
 
         def written() -> bytes:
             answers = self.decider.answers(examples, decisions)
@@ -91,6 +95,7 @@ class Service:
         return {
             "status": "ok",
             "seconds": round(time.monotonic() - self._started, 3),
+            "accepted": self._accepted,
             "waiting": self._batcher.waiting,
             "drift": None if last is None else last.drifted,
         }
