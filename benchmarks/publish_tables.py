@@ -4,8 +4,8 @@
     python benchmarks/publish_tables.py tables --commit $(git rev-parse --short HEAD)
 
 Every folder gets the CSV, the Markdown and, where columns are coverages, the picture of its grids,
-and a provenance.json gathered from the runs behind them. Tables that lack runs are left out and
-named.
+and a provenance.json gathered from the runs behind them. Tables of which more than a third of the
+places have fewer than two seeds are left out and named.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import argparse
 import csv
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
+from revar.commands.tables import paper_table
+from revar.report.tables import write_table
 from revar.tables.catalogue import TABLES
 from revar.tables.places import scale_of
+from revar.tables.questions import Answer, Grid
+from revar.tables.run import stand_ins
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -41,21 +44,36 @@ def main() -> None:
         stems = [options.folder / "tables" / grid.name.replace("/", "-") for grid in grids]
         rows = [row for stem in stems for row in _rows(stem.with_suffix(".csv"))]
         short = [row for row in rows if len(row["values"].split()) < scale.seeds]
-        if not rows or len(short) > len(rows) / 2:
+        single = [row for row in rows if len(row["values"].split()) < min(2, scale.seeds)]
+        if len(single) > len(rows) / 3 or not rows:
             print(f"left out: {table.name} ({len(short)} of {len(rows)} places lack runs)")
             continue
         target = options.results / table.name
         target.mkdir(parents=True, exist_ok=True)
-        for stem in stems:
-            for suffix in (".csv", ".md", ".png"):
-                file = stem.with_suffix(suffix)
-                if file.exists():
-                    shutil.copy(file, target / file.name)
-        made = _provenance(options, table.name, rows)
+        for grid, stem in zip(grids, stems, strict=True):
+            paper = paper_table(grid.name)
+            write_table(target, grid, _answers(grid, stem), paper, stand_ins(grid, scale))
+            (target / f"{stem.name}.json").unlink()
+        made = _provenance(options, table.name, rows, short)
         (target / "provenance.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
         print(f"{table.name}: {made['runs']} runs, {len(short)} places lack some")
     if PAGE.exists():
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), options.results), encoding="utf-8")
+
+
+def _answers(grid: Grid, stem: Path) -> dict[tuple[str, str], Answer]:
+    """What a table said when it was answered, where its runs may no longer be."""
+    said = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
+    return {
+        (line["row"], line["column"]): Answer(
+            {int(seed): value for seed, value in line["values"].items()},
+            {int(seed): tuple(names) for seed, names in line["cells"].items()},
+            line["reason"],
+            incomplete=line["reason"] is not None and not line["values"],
+        )
+        for line in said
+        if (line["row"], line["column"]) in grid.questions
+    }
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
@@ -66,7 +84,7 @@ def _rows(file: Path) -> list[dict[str, str]]:
 
 
 def _provenance(
-    options: argparse.Namespace, name: str, rows: list[dict[str, str]]
+    options: argparse.Namespace, name: str, rows: list[dict[str, str]], short: list[dict[str, str]]
 ) -> dict[str, Any]:
     digests = {
         digest for row in rows for cell in row["cells"].split() for digest in cell.split("+")
@@ -86,6 +104,8 @@ def _provenance(
         "commit": options.commit,
         "seeds": list(range(scale_of(options.scale).seeds)),
         "runs": len(digests),
+        "places": len(rows),
+        "places_lacking_a_seed": len(short),
         "hardware": known("processor"),
         "torch": known("torch"),
         "python": known("python"),

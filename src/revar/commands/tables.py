@@ -77,7 +77,7 @@ def run_tables(
     size = scale_of(scale, seeds)
     who = _executor(executor or ("here" if scale == "smoke" else "local"), workers, address, device)
     answered = answer_tables(chosen, size, out / "cells", who, device=device, tell=tell)
-    tables = [(one, _paper(one.grid.name)) for one in answered]
+    tables = [(one, paper_table(one.grid.name)) for one in answered]
     for one, paper in tables:
         report.write_table(out / "tables", one.grid, one.answers, paper, one.stand_ins)
     return Answers(tables, out / "tables", report.failures([one.answers for one in answered]))
@@ -98,7 +98,8 @@ def _executor(name: str, workers: int | None, address: str | None, device: str) 
     raise unknown("executor", name, [*EXECUTORS, "none"])
 
 
-def _paper(name: str) -> PublishedTable | None:
+def paper_table(name: str) -> PublishedTable | None:
+    """What the paper prints under the name of a grid, if it prints anything."""
     try:
         return published(name)
     except InputError:

@@ -84,5 +84,5 @@ def _draw(axis: Any, picture: Picture) -> None:
     decision = f"says {picture.said}" if picture.accepted else "abstains"
     axis.set_title(f"U {picture.uncertainty:+.2f}: {decision}", fontsize=7, color=colour, pad=3)
     right = picture.said == picture.truth
-    wrong = "" if right else (" (wrong)" if picture.accepted else f" (it would say {picture.said})")
-    axis.set_xlabel(f"is {picture.truth}{wrong}", fontsize=7, labelpad=2)
+    wrong = "" if right else (" (wrong)" if picture.accepted else " (would err)")
+    axis.set_xlabel(f"truth: {picture.truth}{wrong}", fontsize=6.5, labelpad=2)

@@ -15,9 +15,12 @@ from revar.published import PublishedTable
 from revar.report.plots import new_figure
 
 SIGNIFICANCE = 0.05
+NOT_RUN = "not trained yet"
+"""The reason of a place whose runs nobody has trained."""
 LEGEND = (
-    "mean ± standard deviation over seeds; best in bold; ~ not told from the best (paired t-test "
-    "over seeds, Holm, 5 %); in brackets the paper's number, on its own data"
+    "mean ± standard deviation over seeds; best in bold; ~ not told from the best (t-test paired "
+    "by seed, variance pooled over the rows, Holm, 5 %); in brackets the paper's number, on its "
+    "own data"
 )
 
 
@@ -106,8 +109,11 @@ def standing_in(stand_ins: Mapping[str, str]) -> str:
 def best_and_close(asked: Asked, answers: Answers, column: str) -> tuple[str | None, set[str]]:
     """The best row of a column, and rows that cannot be told from it.
 
-    Differences are paired by seed; a two-sided t-test, corrected for the number of rows by Holm's
-    procedure. With one seed nothing can be told.
+    Two-sided t-tests against the best, paired by seed, corrected for the number of rows by Holm's
+    procedure. The variance is that of an analysis of variance with rows and seeds: what is left
+    when the mean of every row and of every seed is taken off, ``(R - 1)(S - 1)`` degrees of
+    freedom. With three seeds a test on its own differences alone has two, and could tell nothing.
+    With one seed nothing can be told, and nothing of a row that lacks a seed.
     """
     from revar.metrics import holm
 
@@ -117,23 +123,35 @@ def best_and_close(asked: Asked, answers: Answers, column: str) -> tuple[str | N
     sign = 1 if asked.higher else -1
     best = max(rows, key=lambda row: sign * answers[row, column].mean)
     others = [row for row in rows if row != best]
-    chances = [_chance(answers[best, column], answers[row, column]) for row in others]
-    corrected = holm(np.array(chances))
+    chances = _chances({row: answers[row, column].values for row in rows}, best)
+    corrected = holm(np.array([chances[row] for row in others]))
     close = {
         row for row, chance in zip(others, corrected, strict=True) if not chance < SIGNIFICANCE
     }
     return best, close
 
 
-def _chance(one: Found, other: Found) -> float:
-    """Of a difference as large by accident; 1 where it cannot be said."""
-    from scipy.stats import ttest_rel
+def _chances(values: Mapping[str, Mapping[int, float]], best: str) -> dict[str, float]:
+    """Of a difference from the best as large by accident; 1 where it cannot be said."""
+    from scipy.stats import t as student
 
-    seeds = sorted(set(one.values) & set(other.values))
-    gaps = np.array([one.values[seed] - other.values[seed] for seed in seeds])
-    if len(gaps) < 2 or np.ptp(gaps) == 0:
-        return 1.0 if len(gaps) < 2 or gaps[0] == 0 else 0.0
-    return float(ttest_rel(*([f.values[s] for s in seeds] for f in (one, other))).pvalue)
+    seeds = sorted(values[best])
+    whole = [row for row in values if set(seeds) <= set(values[row])]
+    chances = dict.fromkeys(values, 1.0)
+    if len(seeds) < 2 or len(whole) < 2:
+        return chances
+    table = np.array([[values[row][seed] for seed in seeds] for row in whole])
+    means = table.mean(axis=1, keepdims=True)
+    left = table - means - table.mean(axis=0) + table.mean()
+    freedom = (len(whole) - 1) * (len(seeds) - 1)
+    error = np.sqrt(2 * (left**2).sum() / freedom / len(seeds))
+    for row, mean in zip(whole, means[:, 0], strict=True):
+        gap = abs(mean - means[whole.index(best), 0])
+        if error > 1e-12:
+            chances[row] = float(2 * student.sf(gap / error, freedom))
+        elif gap > 0:
+            chances[row] = 0.0
+    return chances
 
 
 def _number(asked: Asked, value: float, spread: float) -> str:
@@ -147,6 +165,8 @@ def _text(asked: Asked, answers: Answers, row: str, column: str) -> str:
     if found is None:
         return ""
     if not found.values:
+        if found.reason == NOT_RUN:
+            return "not run"
         return "failed" if found.incomplete else "-"
     text = _number(asked, found.mean, found.spread)
     best, close = best_and_close(asked, answers, column)

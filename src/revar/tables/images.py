@@ -19,7 +19,7 @@ from revar.tables.ways import WAYS
 COUNTRIES = {"eyepacs": "EyePACS, USA", "aptos": "APTOS, India", "deepdrid": "DeepDRiD, China"}
 CREDIT = {"deepdrid": "Images: DeepDRiD (Liu et al. 2022), CC BY-SA 4.0."}
 """Of images that may be shown to others."""
-CLASSES = ("healthy", "referable")
+CLASSES = ("no referral", "referral")
 PICTURES = 9
 
 

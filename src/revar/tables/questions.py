@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from revar.errors import InputError, UndefinedMetricWarning
+from revar.report.tables import NOT_RUN
 from revar.tables.cell import Cell
 from revar.tables.store import CellStore, Finished
 
@@ -117,7 +118,7 @@ def answer(question: Question, store: CellStore, seeds: int, failed: Mapping[str
         there = {part: one for part, one in finished.items() if one is not None}
         if len(there) < len(cells):
             missing = next(cells[part].digest for part, one in finished.items() if one is None)
-            reason, incomplete = failed.get(missing, "not trained yet"), True
+            reason, incomplete = failed.get(missing, NOT_RUN), True
             continue
         try:
             with warnings.catch_warnings(record=True) as caught:

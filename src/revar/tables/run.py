@@ -29,7 +29,8 @@ class Answered:
     stand_ins: dict[str, str]
 
 
-def _stand_ins(grid: Grid, scale: Scale) -> dict[str, str]:
+def stand_ins(grid: Grid, scale: Scale) -> dict[str, str]:
+    """What is asked instead of the paper's data, by the name of the place."""
     said = {}
     for column in grid.columns:
         name = grid.place or place_of(column)
@@ -82,7 +83,7 @@ def answer_tables(
                 place: answer(question, store, scale.seeds, failed)
                 for place, question in grid.questions.items()
             },
-            _stand_ins(grid, scale),
+            stand_ins(grid, scale),
         )
         for grid in grids
     ]
