@@ -22,7 +22,6 @@ from revar.report.tables import write_table
 from revar.tables.catalogue import TABLES
 from revar.tables.places import scale_of
 from revar.tables.questions import Answer, Grid
-from revar.tables.run import stand_ins
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -52,7 +51,7 @@ def main() -> None:
         target.mkdir(parents=True, exist_ok=True)
         for grid, stem in zip(grids, stems, strict=True):
             paper = paper_table(grid.name)
-            write_table(target, grid, _answers(grid, stem), paper, stand_ins(grid, scale))
+            write_table(target, grid, _answers(grid, stem), paper, grid.stands_for)
             (target / f"{stem.name}.json").unlink()
         made = _provenance(options, table.name, rows, short)
         (target / "provenance.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")

@@ -74,8 +74,8 @@ def _answer(
     else:
         for one, theirs in answers.tables:
             OUT.print(terminal(one.grid, one.answers, theirs))
-            if one.stand_ins:
-                OUT.print(standing_in(one.stand_ins), style="yellow")
+            if one.grid.stands_for:
+                OUT.print(standing_in(one.grid.stands_for), style="yellow")
         OUT.print(LEGEND, style="dim")
         note(f"written to {answers.folder}")
     for failure in answers.failures:

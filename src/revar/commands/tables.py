@@ -41,7 +41,7 @@ class Answers:
         return [
             line
             for one, paper in self.tables
-            for line in report.records(one.grid, one.answers, paper, one.stand_ins)
+            for line in report.records(one.grid, one.answers, paper, one.grid.stands_for)
         ]
 
 
@@ -79,7 +79,7 @@ def run_tables(
     answered = answer_tables(chosen, size, out / "cells", who, device=device, tell=tell)
     tables = [(one, paper_table(one.grid.name)) for one in answered]
     for one, paper in tables:
-        report.write_table(out / "tables", one.grid, one.answers, paper, one.stand_ins)
+        report.write_table(out / "tables", one.grid, one.answers, paper, one.grid.stands_for)
     return Answers(tables, out / "tables", report.failures([one.answers for one in answered]))
 
 

@@ -65,6 +65,13 @@ def split_column(column: str) -> tuple[str, float]:
     return place, float(coverage) if at else 1.0
 
 
+def stand_ins(scale: Scale, columns: Sequence[str]) -> dict[str, str]:
+    """What is asked at a scale instead of the paper's data, by the name of the place."""
+    places = dict.fromkeys(split_column(column)[0] for column in columns)
+    found = {name: scale.places[name].stands_for for name in places if name in scale.places}
+    return {name: text for name, text in found.items() if text}
+
+
 def cell_at(way: Way, place: Place) -> Cell:
     """The run behind a way at a place."""
     return place.setting.cell(way, unlabelled=place.tests if way.unlabelled else ())
@@ -108,5 +115,5 @@ def grid(
             questions[row, column] = Question({"cell": cell_at(way, place)}, figure)
     return Grid(
         name=name, title=title, metric=metric, higher=higher, percent=percent, rows=tuple(rows),
-        columns=tuple(there), questions=questions,
+        columns=tuple(there), questions=questions, stands_for=stand_ins(scale, there),
     )  # fmt: skip

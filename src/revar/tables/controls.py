@@ -19,6 +19,7 @@ from revar.tables.build import (
     cell_at,
     grid,
     split_column,
+    stand_ins,
 )
 from revar.tables.cell import Cell
 from revar.tables.places import Scale
@@ -43,20 +44,23 @@ def uscore_architecture(scale: Scale) -> list[Grid]:
         Grid(
             name="uscore-architecture", title=title, metric="accuracy",
             rows=tuple(scale.scorers), columns=columns, questions=questions,
+            stands_for=stand_ins(scale, columns),
         )
     ]  # fmt: skip
 
 
-_START = ("pretrained", "layer_decay", "keep_statistics")
+def _from_scratch(scale: Scale) -> Scale:
+    """The scale at places where any net can start anew."""
+    return replace(scale, places={**scale.places, **scale.scratch})
 
 
 def _with_net(scale: Scale, net: str) -> Scale:
-    """Every place with another classifier, from scratch: weights are of one net alone."""
-    places = {}
-    for name, place in scale.places.items():
-        kept = tuple(pair for pair in place.setting.settings if pair[0] not in _START)
-        setting = replace(place.setting, backbone=scale.nets[net], settings=kept)
-        places[name] = replace(place, setting=setting)
+    """Every place with another classifier."""
+    there = _from_scratch(scale)
+    places = {
+        name: replace(place, setting=replace(place.setting, backbone=scale.nets[net]))
+        for name, place in there.places.items()
+    }
     return replace(scale, places=places)
 
 
@@ -72,6 +76,7 @@ def vit(scale: Scale) -> list[Grid]:
         Grid(
             name="vit", title="another kind of classifier", metric="accuracy",
             rows=("resnet101", "vit-small"), columns=there, questions=questions,
+            stands_for=stand_ins(_from_scratch(scale), there),
         )
     ]  # fmt: skip
 
@@ -101,7 +106,7 @@ def parameter_control(scale: Scale) -> list[Grid]:
         _with_net(scale, "resnet101"), "parameter-control", title, "AUARC", SELECTIVE[:4], columns,
         AUARC,
     )  # fmt: skip
-    ours = grid(scale, "", "", "AUARC", SELECTIVE[4:], columns, AUARC)
+    ours = grid(_from_scratch(scale), "", "", "AUARC", SELECTIVE[4:], columns, AUARC)
     return [replace(larger, rows=SELECTIVE, questions={**larger.questions, **ours.questions})]
 
 
@@ -178,6 +183,6 @@ def cost(scale: Scale) -> list[Grid]:
         Grid(
             name="cost", title="time and epochs relative to plain training", metric="ratio",
             higher=None, percent=False, rows=tuple(dict.fromkeys(row for row, _ in questions)),
-            columns=columns, questions=questions,
+            columns=columns, questions=questions, stands_for=stand_ins(scale, columns),
         )
     ]  # fmt: skip

@@ -7,7 +7,7 @@ for half an hour; what stands in for what is in docs/results.md. ``smoke`` is ge
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from revar.errors import InputError, unknown
 from revar.tables.cell import Cell, DataChoice
@@ -75,6 +75,8 @@ class Scale:
         scorers: nets of the U-Score for ``uscore-architecture``, by row.
         nets: of both networks for ``vit``, ``wrn`` and ``parameter-control``, by name.
         pretrained: how the large pretrained model is fine-tuned, by the name of the column.
+        scratch: where other nets are asked about, instead of places that start from trained
+            weights: those are of one net alone.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Scale:
     scorers: Mapping[str, str]
     nets: Mapping[str, str]
     pretrained: Mapping[str, Setting]
+    scratch: Mapping[str, Place] = field(default_factory=dict)
 
 
 _CORRUPTIONS = ("gaussian_noise:3", "defocus_blur:3", "fog:3", "contrast:3", "jpeg_compression:3")
@@ -146,6 +149,13 @@ def _small() -> Scale:
     )  # fmt: skip
     noisy = replace(cifar, data=replace(cifar.data, tests=("test",), label_noise="instance:0.2"))
     human = replace(cifar, data=replace(cifar.data, name="cifar10n-worst", tests=("test",)))
+    few = replace(
+        cifar, data=replace(cifar.data, train=5_000, tests=("test", *corrupted)), epochs=15
+    )
+    inside = Place(setting=few, stands_for="CIFAR-10, 5,000 images")
+    outside = replace(
+        inside, tests=corrupted, stands_for="CIFAR-10, 5,000 images, corrupted when tested"
+    )
     # Images far from those the weights were learned on: all layers, and statistics of their own.
     cifar_tuned = replace(
         cifar, backbone=lite0, epochs=10,
@@ -184,11 +194,12 @@ def _small() -> Scale:
             "cifar100h": Place(setting=cifar, stands_for="CIFAR-10H", soft="cifar10h"),
         },
         scorers={"resnet18": "resnet18", "resnet32": "resnet34", "resnet50": "resnet50"},
-        nets={"wrn": "wide_resnet50_2", "vit-small": "vit-cifar", "resnet101": "resnet50"},
+        nets={"wrn": "wrn-28-10", "vit-small": "vit-cifar", "resnet101": "resnet50-cifar"},
         pretrained={
             **dict.fromkeys(("eyepacs", "aptos"), dr),
             **dict.fromkeys(("cifar100", "imagenet-c", "cifar100h"), cifar_tuned),
         },
+        scratch={"eyepacs": inside, "aptos": outside, "imagenet-100": inside},
     )  # fmt: skip
 
 

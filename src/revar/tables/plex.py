@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import mean
 
 from revar.tables import figures
-from revar.tables.build import ACCURACY, AUC, at_coverages, cell_at, grid
+from revar.tables.build import ACCURACY, AUC, at_coverages, cell_at, grid, stand_ins
 from revar.tables.places import Place, Scale
 from revar.tables.questions import Figure, Grid, Question
 from revar.tables.store import Finished
@@ -45,9 +45,13 @@ def calibration(scale: Scale) -> list[Grid]:
         Grid(
             name="plex-calibration", title="calibration error of a fine-tuned model", metric="ECE",
             higher=False, rows=("flsd53", "mmce", "revar", *ROWS), columns=tuple(columns),
-            questions=questions, over={column: _SETS[column] for column in columns},
+            questions=questions, stands_for={c: _told(scale, _SETS[c]) for c in columns},
         )
     ]  # fmt: skip
+
+
+def _told(scale: Scale, places: tuple[str, ...]) -> str:
+    return " and ".join(dict.fromkeys(stand_ins(scale, places).values()))
 
 
 def _mean_ece(places: Mapping[str, Place]) -> Figure:

@@ -45,7 +45,7 @@ class Grid:
         columns: names.
         questions: by (row, column); a place may be empty.
         place: where all columns are asked, if they are not named after it.
-        over: places that a column is the mean of, if it is of several.
+        stands_for: what is asked instead of the paper's data, by the name of the place.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Grid:
     columns: tuple[str, ...]
     questions: Mapping[tuple[str, str], Question]
     place: str = ""
-    over: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stands_for: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from revar.report.tables import place_of
 from revar.tables.catalogue import Table
 from revar.tables.executors import Executor, Outcome
 from revar.tables.places import Scale
@@ -21,22 +20,10 @@ class Answered:
     Attributes:
         grid: the questions.
         answers: by (row, column).
-        stand_ins: what was asked instead of the paper's data, by the name of the place.
     """
 
     grid: Grid
     answers: dict[tuple[str, str], Answer]
-    stand_ins: dict[str, str]
-
-
-def stand_ins(grid: Grid, scale: Scale) -> dict[str, str]:
-    """What is asked instead of the paper's data, by the name of the place."""
-    said = {}
-    for column in grid.columns:
-        name = grid.place or place_of(column)
-        places = [scale.places[p] for p in grid.over.get(column, (name,)) if p in scale.places]
-        said[name] = " and ".join(dict.fromkeys(p.stands_for for p in places if p.stands_for))
-    return {name: text for name, text in said.items() if text}
 
 
 def answer_tables(
@@ -83,7 +70,6 @@ def answer_tables(
                 place: answer(question, store, scale.seeds, failed)
                 for place, question in grid.questions.items()
             },
-            stand_ins(grid, scale),
         )
         for grid in grids
     ]

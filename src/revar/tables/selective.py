@@ -15,6 +15,7 @@ from revar.tables.build import (
     at_coverages,
     cell_at,
     grid,
+    stand_ins,
 )
 from revar.tables.places import Scale
 from revar.tables.questions import Grid, Question
@@ -108,6 +109,6 @@ def matched_sets(scale: Scale) -> list[Grid]:
         Grid(
             name="matched-sets", title="classifiers on what ReVaR keeps, 80 %", metric="accuracy",
             rows=SELECTIVE, columns=("own-selection", "revar-selection"),
-            questions=questions, place=name,
+            questions=questions, place=name, stands_for=stand_ins(scale, (name,)),
         )
     ]  # fmt: skip
