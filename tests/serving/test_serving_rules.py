@@ -21,6 +21,7 @@ from revar.predictions import Predictions
 from revar.selection import coverage_drift, threshold_for_coverage, threshold_for_risk
 from revar.serving.app import create_app
 from revar.serving.deciding import Decider, Decisions
+from revar.serving.hosts import LOOPBACK
 from revar.serving.limits import Limits
 from revar.serving.metrics import DriftWatch
 from revar.serving.page import PAGE
@@ -215,3 +216,26 @@ def test_the_page_and_its_policy_allow_nothing_from_elsewhere(rows: Served) -> N
     assert page.headers["x-content-type-options"] == "nosniff"
     body = schema.json()["paths"]["/predict"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "multipart/form-data"}
+
+
+def test_a_strange_name_for_this_machine_is_refused(rows: Served) -> None:
+    app = create_app(Decider.of(rows.run), hosts=LOOPBACK)
+
+    async def main() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport) as client,
+        ):
+            names = (
+                "localhost:8000",
+                "127.0.0.1",
+                "[::1]:8000",
+                "evil.example",
+                "127.0.0.1.nip.io",
+            )
+            return [await client.get("http://x/health", headers={"Host": name}) for name in names]
+
+    found = asyncio.run(main())
+    assert [answer.status_code for answer in found] == [200, 200, 200, 421, 421]
+    assert "--host" in found[-1].json()["error"]

@@ -36,6 +36,7 @@ def serve(
     try:
         from revar.serving.app import create_app
         from revar.serving.deciding import Decider
+        from revar.serving.hosts import LOOPBACK, bracketed
         from revar.serving.server import address_of, is_loopback, listen
         from revar.serving.server import serve as answer
         from revar.serving.token import find_token
@@ -50,7 +51,8 @@ def serve(
         remarks = [str(decider.describe()["note"])]
         if token is None and not is_loopback(listening):
             remarks.append("anybody who reaches this address may ask: set REVAR_TOKEN")
-        app = create_app(decider, limits, token=token)
+        hosts = LOOPBACK | {bracketed(host)} if is_loopback(listening) else None
+        app = create_app(decider, limits, token=token, hosts=hosts)
         answer(app, listening, limits, lambda: ready(address_of(listening), remarks))
     finally:
         listening.close()

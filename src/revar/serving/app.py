@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from revar import __version__
 from revar.serving.deciding import Decider
+from revar.serving.hosts import KnownHosts
 from revar.serving.limits import Limits
 from revar.serving.metrics import WINDOW, Metrics
 from revar.serving.page import CONTENT_SECURITY_POLICY, PAGE
@@ -36,6 +37,7 @@ def create_app(
     limits: Limits | None = None,
     *,
     token: Token | None = None,
+    hosts: frozenset[str] | None = None,
     drift_window: int = WINDOW,
 ) -> FastAPI:
     """An application that answers for one model.
@@ -44,6 +46,7 @@ def create_app(
         decider: the model.
         limits: what it takes on; the defaults if not given.
         token: what a client must know; nothing if not given.
+        hosts: names under which clients may ask; any if not given.
         drift_window: examples of one look for drift.
     """
     metrics = Metrics(decider, window=drift_window)
@@ -60,6 +63,8 @@ def create_app(
         title="revar", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
         description="A classifier that may abstain.",
     )  # fmt: skip
+    if hosts is not None:
+        app.add_middleware(KnownHosts, hosts=hosts)
     app.add_middleware(Watching, metrics=metrics)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _absent)
