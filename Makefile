@@ -5,14 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test check fast install hooks clean
+.PHONY: demo test check fast docs install hooks clean
 
 demo: $(INSTALLED)
 	$(BIN)/revar demo
 
 test: check
 
-check: fast
+check: fast docs
 	$(BIN)/pytest -n 2
 
 # What pre-commit runs: everything that needs no training.
@@ -21,6 +21,10 @@ fast: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site, into site/: every page in its place, every link and anchor there.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 install: $(INSTALLED)
 
@@ -35,4 +39,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache revar-demo
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache revar-demo site
