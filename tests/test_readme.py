@@ -41,7 +41,7 @@ def test_its_two_commands_are_targets() -> None:
 def test_every_command_it_shows_exists(capsys: pytest.CaptureFixture[str]) -> None:
     shown = re.findall(r"^revar (\w+)(.*)$", "\n".join(blocks("bash")), flags=re.MULTILINE)
     assert {verb for verb, _ in shown} == {
-        "demo", "train", "evaluate", "select", "predict", "list", "report", "serve",
+        "demo", "train", "evaluate", "select", "predict", "list", "report", "serve", "export",
     }  # fmt: skip
     for verb, rest in shown:
         assert run([verb, "--help"]) == 0

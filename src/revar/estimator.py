@@ -31,6 +31,7 @@ from revar.predictions import Predictions
 from revar.progress import Bar, Silent
 from revar.recipe import Budget, Recipe, Start, make_method
 from revar.run import RunFolder
+from revar.scoring import NOTHING, Wanted
 from revar.selection import Threshold
 from revar.selection.risk import Procedure
 from revar.splits import SplitPlan
@@ -231,18 +232,19 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         elif len(model.task.input_shape) == 1:
             self.n_features_in_ = model.task.input_shape[0]
 
-    def _predictions(self, X: Any) -> Predictions:
-        check_is_fitted(self, "model_")
+    def _predictions(self, X: Any, wanted: Wanted = NOTHING) -> Predictions:
         raw, _ = unpack(X)
-        return self.model_.predict(raw)
+        return self.model_.predict(raw, wanted=wanted)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """[n] labels, whether or not the classifier would rather abstain."""
+        check_is_fitted(self, "model_")
         predictions = self._predictions(X)
         return self.model_.classes.decode(predictions.predicted)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """[n, C] class probabilities, columns in the order of ``classes_``."""
+        check_is_fitted(self, "model_")
         return self._predictions(X).probabilities
 
     def uncertainty(self, X: Any, score: str | None = None) -> NDArray[np.float64]:
@@ -252,7 +254,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: inputs.
             score: a name of ``revar list scores``; ``None`` takes the method's default.
         """
-        predictions = self._predictions(X)
+        check_is_fitted(self, "model_")
+        predictions = self._predictions(X, self.model_.needs(score))
         return self.model_.uncertainty(predictions, score)
 
     def set_threshold(
@@ -307,7 +310,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if threshold is None:
             msg = "no threshold is set: call set_threshold(X_cal, y_cal, max_risk=0.05) first"
             raise InputError(msg)
-        predictions = self._predictions(X)
+        predictions = self._predictions(X, self.model_.needs(threshold.score))
         values = self.model_.uncertainty(predictions, threshold.score)
         labels = self.model_.classes.decode(predictions.predicted)
         return Decision(labels, threshold.accept(values), values)
@@ -325,6 +328,13 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             run.write(self.model_)
         finally:
             run.end()
+
+    def export(self, path: str | Path) -> dict[str, Any]:
+        """Write one graph that needs no revar, .onnx or .pt2; returns what <path>.json holds."""
+        from revar.export import export_model
+
+        check_is_fitted(self, "model_")
+        return export_model(self.model_, Path(path)).description
 
     @classmethod
     def load(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -10,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from revar import fields
 from revar.augmented import predict_augmented
 from revar.data.augment import resolve as augmentation
 from revar.data.inputs import Inputs
@@ -21,11 +24,13 @@ from revar.randomness import derive
 from revar.recipe import Recipe
 from revar.scores import correct, uncertainty
 from revar.scores.learned import Fitted
-from revar.scoring import predict
+from revar.scoring import EVERYTHING, Wanted, predict
 from revar.selection import Threshold, threshold_for_coverage, threshold_for_risk
 from revar.selection.risk import Procedure
 from revar.splits import Fingerprint, refuse_reuse
 from revar.types import Networks, Task
+
+_DESCRIBED = ("inputs", "task", "fitted")
 
 
 @dataclass
@@ -56,17 +61,47 @@ class Model:
     predictions: MutableMapping[str, Predictions] = field(default_factory=dict)
     threshold: Threshold | None = None
 
-    def predict(self, raw: Any, y: Any = None) -> Predictions:
-        """Predictions on raw inputs, with labels where given."""
+    def __post_init__(self) -> None:
+        self.networks.eval()
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits: equal for equal weights, recipe, inputs, classes and fitted scores.
+
+        Another threshold leaves it, and so do a folder and a device.
+        """
+        described = {name: fields.to_json(getattr(self, name)) for name in _DESCRIBED}
+        described |= {"recipe": self.recipe.to_json(), "classes": list(self.classes.values)}
+        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+        for name, value in sorted(self.networks.trained_state().items()):
+            tensor = value.detach().cpu().contiguous()
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def predict(self, raw: Any, y: Any = None, *, wanted: Wanted = EVERYTHING) -> Predictions:
+        """Predictions on raw inputs, with labels where given.
+
+        Args:
+            raw: inputs as they come.
+            y: their labels.
+            wanted: `Model.needs` says what one score reads, and saves the rest.
+        """
         x = self.inputs.encode(raw)
         labels = None if y is None else self.classes.encode(y)
-        return self.predict_encoded(x, labels)
+        return self.predict_encoded(x, labels, wanted=wanted)
+
+    def needs(self, score: str | None = None) -> Wanted:
+        """What has to be computed for the named score, or the default one."""
+        return Wanted.by(score or self.fitted.default_score, self.fitted)
 
     def predict_encoded(
         self,
         x: Stored,
         labels: NDArray[np.int64] | None = None,
         index: NDArray[np.int64] | None = None,
+        *,
+        wanted: Wanted = EVERYTHING,
     ) -> Predictions:
         """Predictions on stored values."""
         return predict(
@@ -78,6 +113,7 @@ class Model:
             passes=self.recipe.test_passes,
             seed=derive(self.recipe.seed, "scoring"),
             device=self.device,
+            wanted=wanted,
         )
 
     def predict_augmented(self, raw: Any, y: Any = None, *, copies: int = 8) -> Predictions:

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import typer
 
 from revar.cli import (  # noqa: F401  (each adds its commands)
+    export,
     listing,
     paper,
     report,

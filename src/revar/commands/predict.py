@@ -69,7 +69,8 @@ def predict(
     model = folder.load(device=choose(device))
     reading = reading_for(folder, model, skip_unreadable=skip_unreadable)
     part = load_inputs(inputs, reading)
-    predictions = model.predict(part.x)
+    score = model.threshold.score if model.threshold else None
+    predictions = model.predict(part.x, wanted=model.needs(score))
     if not len(predictions):
         raise InputError(f'"{inputs}" holds no rows')
     threshold, note = _threshold(folder, model, predictions, coverage, max_risk, confidence)

@@ -46,6 +46,12 @@ class Fusion:
     errors: int
     note: str = ""
 
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The features that count: the fit leaves many at a coefficient of exactly zero."""
+        pairs = zip(self.features, self.coefficients, strict=True)
+        return tuple(name for name, coefficient in pairs if coefficient)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
@@ -94,12 +100,13 @@ def fused(predictions: Predictions, fitted: Fitted) -> NDArray[np.float64]:
     if fitted.fusion is None:
         raise InputError("this run has no tune split, so nothing was fused: use another score")
     features = fusion_features(predictions, fitted)
-    lacking = [name for name in fitted.fusion.features if name not in features]
+    lacking = [name for name in fitted.fusion.used if name not in features]
     if lacking:
         raise InputError(f"the fused score needs {', '.join(lacking)}, which is missing here")
     total = np.full(len(predictions), fitted.fusion.intercept)
     for name, value in zip(fitted.fusion.features, fitted.fusion.coefficients, strict=True):
-        total += value * features[name]
+        if value:
+            total += value * features[name]
     return total
 
 

@@ -73,6 +73,8 @@ class Decider:
         self.model, self.name, self.identity = model, name, identity
         stored = model.threshold
         self.score = stored.score if stored and stored.score else model.fitted.default_score
+        # Dropout passes cost as much as they do in training: only where the score reads them.
+        self.wanted = model.needs(self.score)
         self.rule: Rule = "answer everything"
         if stored is not None:
             self.rule = "abstain always" if stored.threshold is None else "threshold"
@@ -106,7 +108,7 @@ class Decider:
         A row for which the network overflows would spoil figures of the others, so it is asked
         for alone and left undefined.
         """
-        predictions = self.model.predict_encoded(x)
+        predictions = self.model.predict_encoded(x, wanted=self.wanted)
         whole = np.asarray(np.isfinite(predictions.logits).all(axis=1))
         if not whole.all():
             return self._mend(x, whole)
