@@ -97,8 +97,8 @@ def test_a_row_that_overflows_is_refused_and_spares_its_neighbours(
     decider = Decider.of(rows.run)
     honest = decider.model.predict_encoded
 
-    def overflowing(x: Tensor) -> Predictions:
-        found = honest(x)
+    def overflowing(x: Tensor, **wanted: Any) -> Predictions:
+        found = honest(x, **wanted)
         logits = np.where(x[:, :1].numpy() > 1e30, np.nan, found.logits)
         return replace(found, logits=logits)
 
