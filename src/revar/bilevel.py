@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from revar.functional import Params, average
+from revar.parallel import world
 from revar.randomness import RandomState, preserved
 
 Losses = Callable[[Params], Tensor]
@@ -105,7 +106,8 @@ def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Pa
         value = objective(at)
         # A parameter the objective does not reach has a gradient of zero.
         gradients = torch.autograd.grad(value, list(at.values()), materialize_grads=True)
-    gradient = dict(zip(at, gradients, strict=True))
+    # Of the rows of all processes, where they are split: before anything is aligned with it.
+    gradient = dict(zip(at, world().average(gradients), strict=True))
     return value.detach(), gradient
 
 

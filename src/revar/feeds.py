@@ -15,7 +15,9 @@ from torch.utils.data import DataLoader, Dataset
 from revar.data.augment import Augment
 from revar.data.stored import Lazy, Stored
 from revar.errors import InputError
+from revar.parallel import world
 from revar.randomness import derive
+from revar.sharded import Share
 from revar.types import Batch
 
 
@@ -84,6 +86,9 @@ class DataFeeds:
     so that no last batch is too small for batch norm. Data in memory lives on the device; data
     that is streamed is decoded by worker processes, ahead of time. Order, batches and
     augmentation are the same for both.
+
+    Where several processes train together, each reads its own rows of every batch: inputs are
+    those rows, labels, positions and weights are the whole batch's.
     """
 
     def __init__(
@@ -108,7 +113,8 @@ class DataFeeds:
         self._unlabelled = _on_device(unlabelled, device)
         self._normalise, self._augment = normalise, augment
         self._seed, self._device = seed, device
-        self._workers = min(8, os.cpu_count() or 1) if workers is None else workers
+        cores = max(1, (os.cpu_count() or 1) // world().local_size)
+        self._workers = min(8, cores) if workers is None else workers
         self.train_size, self.train_labels = len(self._x), self._y
         self.meta_size, self.unlabelled_size = len(self._meta_x), len(self._unlabelled)
         self.steps_per_epoch = -(-len(self._x) // batch_size)
@@ -118,10 +124,10 @@ class DataFeeds:
             if n
         }
 
-    def _prepare(self, x: Tensor, *, augment: bool = False) -> Tensor:
+    def _prepare(self, x: Tensor, *, augment: bool = False, share: Share | None = None) -> Tensor:
         x = x.to(self._device, non_blocking=True)
         if augment:
-            x = self._augment(x)
+            x = self._augment(x, share)
         prepared: Tensor = self._normalise(x)
         if prepared.ndim == 4 and self._device.type == "cuda":
             prepared = prepared.contiguous(memory_format=torch.channels_last)
@@ -135,10 +141,12 @@ class DataFeeds:
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from one on; the same for the same seed and number."""
         batches = self.order(number).tensor_split(self.steps_per_epoch)[start:]
-        for index, x in zip(batches, self._read(batches), strict=True):
+        own = [_own(index) for index in batches]
+        for index, x in zip(batches, self._read(own), strict=True):
             there = index.to(self._device)
             weight = None if self._weight is None else self._weight[there]
-            yield Batch(self._prepare(x, augment=True), self._y[there], there, weight)
+            inputs = self._prepare(x, augment=True, share=_share(index))
+            yield Batch(inputs, self._y[there], there, weight)
 
     def _read(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
         if isinstance(self._x, Tensor):
@@ -176,7 +184,7 @@ class DataFeeds:
 
     def _at(self, x: Stored, y: Tensor, weight: Tensor | None, index: Tensor) -> Batch:
         there = index.to(self._device)
-        inputs = x[there if isinstance(x, Tensor) else index.cpu()]
+        inputs = x[_own(there if isinstance(x, Tensor) else index.cpu())]
         own_weight = None if weight is None else weight[there]
         return Batch(self._prepare(inputs), y[there], there, own_weight)
 
@@ -187,7 +195,7 @@ class DataFeeds:
     def unlabelled_at(self, index: Tensor) -> Tensor:
         """Unlabelled inputs by their positions."""
         at_home = isinstance(self._unlabelled, Tensor)
-        return self._prepare(self._unlabelled[index.to(self._device) if at_home else index])
+        return self._prepare(self._unlabelled[_own(index.to(self._device) if at_home else index)])
 
     def state(self) -> dict[str, dict[str, int]]:
         """Where the meta and unlabelled cycles stand."""
@@ -197,6 +205,18 @@ class DataFeeds:
         """Go on from there."""
         for name, cycle in self._cycles.items():
             cycle.load(state[name])
+
+
+def _share(index: Tensor) -> Share | None:
+    """How a batch is split between processes, if it is."""
+    everyone = world()
+    return Share((len(index),), everyone) if everyone.size > 1 else None
+
+
+def _own(index: Tensor) -> Tensor:
+    """The positions that this process reads."""
+    share = _share(index)
+    return index if share is None else share.own(index)
 
 
 def _on_device(x: Stored, device: torch.device) -> Stored:

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from revar import training
-from revar.checkpoint import to_device
+from revar.checkpoint import progress_of, restore, to_device, weights_of
 from revar.data.augment import resolve as resolve_augment
 from revar.data.source import Source
+from revar.errors import InputError
 from revar.feeds import DataFeeds
-from revar.functional import flat_state, keep_statistics
+from revar.functional import call, flat_state, keep_statistics, mode, parameters
 from revar.methods.base import Sizes
 from revar.methods.reweighting import WeightNormalisation, normalise_weights
 from revar.model import Model
@@ -30,12 +31,14 @@ from revar.nets.finetuning import (
     zero_head,
 )
 from revar.nets.normalise import Normalise
+from revar.parallel import world
 from revar.predictions import Predictions
 from revar.preparation import Prepared, prepare
-from revar.randomness import derive, repeatable, seeded
+from revar.randomness import RandomState, derive, preserved, repeatable, seeded
 from revar.recipe import Recipe
 from revar.scores import available
 from revar.scores.learned import Fitted, fit_scores
+from revar.sharded import joint_outputs, own, sharing
 from revar.stochastic import DropoutPasses, placement
 from revar.training import Observer, TrainingState
 from revar.types import Networks, Task
@@ -133,8 +136,12 @@ def fit_prepared(
 ) -> Model:
     """The same, for data that is prepared already.
 
+    Where several processes train together all come here; the keeper of the first one is asked,
+    and its model has the predictions.
+
     Raises:
         InterruptedRun: ``stop`` said so after some step; the keeper has the state.
+        LostProcess: another process died; the keeper has an earlier state.
     """
     recipe, task, splits = data.recipe, data.task, data.splits
     budget = recipe.budget
@@ -170,9 +177,12 @@ def fit_prepared(
             recipe.method, budget, networks, feeds, device, layer_decay=recipe.start.layer_decay
         )
         if keeper is not None:
-            keeper.begin(data, state)
-        keep = None if keeper is None else keeper.save
-        training.fit(state, recipe.method, task, budget, observer, checkpoint=keep, stop=stop)
+            world().once(lambda: keeper.begin(data, state))
+        _agree(state)
+        keep = keeper.save if keeper is not None and world().first else None
+        with joint_outputs(networks.classifier):
+            _check_split(networks, splits["train"].x[: 2 * world().size + 1], device)
+            training.fit(state, recipe.method, task, budget, observer, checkpoint=keep, stop=stop)
     model = Model(
         recipe=recipe,
         task=task,
@@ -183,6 +193,8 @@ def fit_prepared(
         device=device,
         fingerprints=dict(data.fingerprints),
     )
+    if not world().first:
+        return model
     for name, split in {**splits, **data.tests}.items():
         if len(split.x):
             predictions = model.predict_encoded(split.x, split.y, split.index)
@@ -201,6 +213,49 @@ def fit_prepared(
         # A method that is selected by dropout passes, on a net without dropout.
         model.fitted = replace(model.fitted, default_score="softmax")
     return model
+
+
+def _agree(state: TrainingState) -> None:
+    """Bring every process to the state of the first, which may have read a checkpoint."""
+    everyone = world()
+    if everyone.size == 1:
+        return
+    weights = everyone.same(weights_of(state))
+    tensors, plain = progress_of(state)
+    tensors, plain = everyone.same(tensors), everyone.once(lambda: plain)
+    restore(state, weights, tensors, plain)
+
+
+@torch.no_grad()
+def _check_split(networks: Networks, stored: Tensor, device: torch.device) -> None:
+    """Refuse a network that gives other outputs for a batch once its rows are split.
+
+    Raises:
+        InputError: it mixes examples or draws random numbers in a way that cannot be split.
+    """
+    if world().size == 1 or len(stored) < 2:
+        return
+    x, classifier = networks.normalise(stored.to(device)), networks.classifier
+    outputs, states = [], []
+    for split in (False, True):
+        # With copies of the parameters the statistics of batch norm are copies, too.
+        with preserved(device), mode(classifier, dropout=True, statistics=False):
+            if split:
+                with sharing(len(x)):
+                    outputs.append(call(classifier, parameters(classifier), own(x)))
+            else:
+                outputs.append(call(classifier, parameters(classifier), x))
+            states.append(RandomState.capture(device))
+    # Kernels for other sizes round otherwise; another mask changes outputs by their own size.
+    apart, largest = (outputs[0] - outputs[1]).abs().max(), outputs[0].abs().max()
+    differ = bool(apart > 0.05 * largest) or not states[0].equals(states[1])
+    if world().any(differ):
+        msg = (
+            f"{type(classifier).__name__} cannot be split between processes: a layer of it draws "
+            "random numbers of its own or mixes examples (stochastic depth, dropout of attention "
+            "weights); train it with one process"
+        )
+        raise InputError(msg)
 
 
 def _with_recalled(model: Model, predictions: Predictions) -> Predictions:

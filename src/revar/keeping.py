@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from revar.data.source import Source
+from revar.errors import InputError
 from revar.fitting import fit_prepared
+from revar.parallel import world
 from revar.preparation import Prepared, prepare
 from revar.progress import Both, Log, Silent
 from revar.recipe import Recipe
@@ -43,6 +45,8 @@ def train_into(
 ) -> None:
     """Train on a source and write the run; a finished one is checked and left alone.
 
+    Where several processes train together, all come here and the first one writes.
+
     Args:
         folder: of the run.
         recipe: what is chosen.
@@ -57,22 +61,37 @@ def train_into(
     Raises:
         InputError: with one line that says what to change.
         InterruptedRun: ``stop`` said so.
+        LostProcess: another process died; what it had kept is there to be resumed.
     """
     prepared = prepare(recipe, source, device)
     described = _describe(prepared, given)
-    if resume and folder.finished:
-        folder.check_same(prepared.recipe, described)
-        folder.store.verify()
-        # Only there if the run was killed between its last file and this.
-        folder.clear_checkpoints()
+    if world().once(lambda: described) != described:
+        raise InputError(
+            f"process {world().rank} reads other data than process 0: give all the same"
+        )
+    if world().once(lambda: resume and _checked(folder, prepared, described)):
         return
     keeper = _Keeper(folder, described, resume=resume)
-    watchers = Both(observer or Silent(), Log(folder.path / LOG))
+    watchers: Observer = Silent()
+    if world().first:
+        watchers = Both(observer or Silent(), Log(folder.path / LOG))
     try:
         model = fit_prepared(prepared, device=device, observer=watchers, keeper=keeper, stop=stop)
-        folder.write(model)
+        if world().first:
+            folder.write(model)
     finally:
         folder.end()
+
+
+def _checked(folder: RunFolder, prepared: Prepared, described: dict[str, Any]) -> bool:
+    """Whether the run is finished, and all of it is there."""
+    if not folder.finished:
+        return False
+    folder.check_same(prepared.recipe, described)
+    folder.store.verify()
+    # Only there if the run was killed between its last file and this.
+    folder.clear_checkpoints()
+    return True
 
 
 def _describe(prepared: Prepared, given: Mapping[str, str | None]) -> dict[str, Any]:

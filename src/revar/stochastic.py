@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from revar.errors import InputError
 from revar.functional import Params, call, mode
 from revar.randomness import RandomState, derive, preserved, seed_generators
+from revar.sharded import current, repeated, using
 
 Placement = Literal["none", "head", "everywhere"]
 Space = Literal["softmax", "logits"]
@@ -119,9 +120,11 @@ class DropoutPasses:
         with mode(self.net, dropout=False, statistics=True):
             logits = call(self.net, params, x)
 
+        share = current()
+
         def one_pass(inputs: Tensor) -> Tensor:
             # Inside the function, because the backward pass runs it again.
-            with mode(self.net, dropout=True, statistics=True):
+            with using(share), mode(self.net, dropout=True, statistics=True):
                 return call(self.net, params, inputs)
 
         if not torch.is_grad_enabled():
@@ -135,9 +138,10 @@ class DropoutPasses:
             logits = call(self.net, params, features, part="forward_head")
         with mode(self.net, dropout=True, statistics=True):
             if features.ndim == 2 or hasattr(self.net, "runs"):
-                repeated = features.repeat(passes, *(1 for _ in features.shape[1:]))
-                stacked = call(self.net, params, repeated, part="forward_head")
-                return logits, stacked.unflatten(0, (passes, len(x)))
+                copies = features.repeat(passes, *(1 for _ in features.shape[1:]))
+                with repeated(passes):
+                    stacked = call(self.net, params, copies, part="forward_head")
+                return logits, stacked.unflatten(0, (passes, len(logits)))
             samples = [call(self.net, params, features, part="forward_head") for _ in range(passes)]
         return logits, torch.stack(samples)
 

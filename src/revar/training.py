@@ -20,7 +20,9 @@ from revar.methods.base import Bilevel, Method, Plan
 from revar.methods.entropy import entropies
 from revar.nets.finetuning import layer_rates
 from revar.optimisers import learning_rate, make_optimiser, make_outer
+from revar.parallel import world
 from revar.recipe import Budget
+from revar.sharded import sharing
 from revar.types import Batch, Clock, Networks, Task
 
 CHECKPOINT_SECONDS = 600.0
@@ -144,8 +146,11 @@ def new_state(
         layer_decay: factor on the learning rate from each layer of the trunk to the one below.
 
     Raises:
-        InputError: some phase of the method would never start.
+        InputError: some phase of the method would never start, or several processes share a
+            batch and the method differentiates what they cannot.
     """
+    if world().size > 1 and getattr(method, "engine", "") == "double_backward":
+        raise InputError("engine=double_backward runs in one process: use engine=forward_mode")
     plan = Plan(
         total=budget.epochs * feeds.steps_per_epoch,
         steps_per_epoch=feeds.steps_per_epoch,
@@ -179,10 +184,26 @@ def _clock(state: TrainingState, budget: Budget) -> Clock:
     return Clock(step=state.step, total=budget.epochs * steps, steps_per_epoch=steps, lr=lr)
 
 
+def _average_gradients(optimiser: Optimizer) -> None:
+    """Make them those of the whole batch, where several processes share it."""
+    if world().size == 1:
+        return
+    moved = [p for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
+    for p, mean in zip(moved, world().average([p.grad for p in moved]), strict=True):
+        p.grad = mean
+
+
 def train_step(
     state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
 ) -> None:
     """One step, the outer one first where it is due."""
+    with sharing(len(batch.y)):
+        _train_step(state, method, task, budget, batch)
+
+
+def _train_step(
+    state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
+) -> None:
     networks, feeds, totals = state.networks, state.feeds, state.totals
     clock = _clock(state, budget)
     lr = clock.lr
@@ -191,6 +212,7 @@ def train_step(
             outer = method.outer_loss(networks, task, batch, feeds, clock)
         state.outer.zero_grad()
         outer.loss.backward()
+        _average_gradients(state.outer)
         state.outer.step()
         totals.add_outer(outer.meta_loss)
     with (
@@ -207,6 +229,7 @@ def train_step(
         group["lr"] = lr * group["scale"]
     state.optimiser.zero_grad()
     loss.backward()
+    _average_gradients(state.optimiser)
     if budget.gradient_clip is not None:
         parameters = [p for group in state.optimiser.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
@@ -258,8 +281,12 @@ def fit(
         checkpoint: is called after every epoch, every ten minutes, and when asked to stop.
         stop: is asked after every step.
 
+    Where several processes share every batch, all come here with equal states and do the same;
+    one that is asked to stop stops all.
+
     Raises:
         InterruptedRun: it was asked to stop.
+        LostProcess: another process died.
         InputError: the method cannot learn this task, or the loss is no longer a number.
     """
     method.check_task(task)
@@ -273,7 +300,7 @@ def fit(
             train_step(state, method, task, budget, batch)
             state.seconds = time.perf_counter() - began
             observer.stepped(state.step, state.totals.figures)
-            if stop is not None and stop():
+            if stop is not None and world().any(stop()):
                 keep(state)
                 raise InterruptedRun
             if time.monotonic() - kept_at > CHECKPOINT_SECONDS:

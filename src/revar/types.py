@@ -19,7 +19,7 @@ class Batch:
     """Examples of one step.
 
     Attributes:
-        x: [n, ...] normalised inputs.
+        x: [n, ...] normalised inputs; where several processes share a batch, those of this one.
         y: [n] class numbers, or numbers to predict.
         index: [n] positions in the split they come from.
         weight: [n] how much each example counts, or all alike.
@@ -222,7 +222,7 @@ class Feeds(Protocol):
         """Examples of the meta set by their positions."""
 
     def unlabelled(self, count: int) -> Tensor:
-        """The next unlabelled inputs, normalised."""
+        """The next unlabelled inputs, normalised; of this process, as in a `Batch`."""
 
     def unlabelled_at(self, index: Tensor) -> Tensor:
         """Unlabelled inputs by their positions, normalised."""

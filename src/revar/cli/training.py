@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import shlex
+import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from revar.cli.app import ARGUMENTS, OUT, Device, Json, SkipUnreadable, app, note, print_json, watch
+from revar.cli.app import (
+    ARGUMENTS,
+    ERR,
+    OUT,
+    Device,
+    Json,
+    SkipUnreadable,
+    app,
+    note,
+    print_json,
+    watch,
+)
 from revar.commands.checks import (
     check_columns,
     check_data,
     check_folder,
     check_method,
     check_unused,
+)
+from revar.commands.processes import (
+    LOST,
+    count,
+    end_with_parent,
+    is_launched,
+    launch,
+    needs_launch,
+    rank,
 )
 from revar.errors import InputError
 
@@ -111,6 +133,10 @@ def train(
     ] = None,
     skip_unreadable: SkipUnreadable = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")] = False,
+    processes: Annotated[
+        int,
+        typer.Option(help="Processes that share every batch, each with a GPU or cores of its own."),
+    ] = 1,
     device: Device = "auto",
 ) -> None:
     """Train a classifier that can abstain and write its run folder.
@@ -126,19 +152,27 @@ def train(
     check_data(data)
     check_columns((data,), group=group)
     check_columns((data, meta, unlabelled), target=target, image=image)
+    speaks = rank() == 0
     if resume:
         check_folder(folder)
-    else:
+    elif speaks:
         check_unused(folder)
+    if needs_launch(processes):
+        raise typer.Exit(_launch(processes, resume=resume))
+    end_with_parent()
     from revar.commands.evaluate import evaluate as run_evaluate
     from revar.commands.train import train as run_train
+    from revar.parallel import LostProcess
+    from revar.progress import Silent
     from revar.report.terminal import evaluation_table
     from revar.signals import Signals
     from revar.training import InterruptedRun
 
+    if not speaks:
+        warnings.simplefilter("ignore")
     with Signals() as signals:
         try:
-            with watch(method) as observer:
+            with watch(method) if speaks else nullcontext(Silent()) as observer:
                 run = run_train(
                     data, folder, method=method, backbone=backbone, pretrained=pretrained,
                     frozen=frozen, layer_decay=layer_decay, epochs=epochs, seed=seed,
@@ -149,15 +183,39 @@ def train(
                     stop=signals.stop,
                 )  # fmt: skip
         except InterruptedRun:
-            again = shlex.join([*ARGUMENTS, *([] if resume else ["--resume"])])
-            note(f"stopped and saved; to go on: revar {again}")
+            if speaks:
+                note(f"stopped and saved; to go on: {_again(resume=resume)}")
             raise typer.Exit(signals.exit_code) from None
+        except LostProcess as error:
+            # Where we started the processes ourselves, we have seen which one it was.
+            if speaks and not is_launched():
+                note(f"error: {error}; to go on: {_again(resume=resume)}")
+            raise typer.Exit(LOST if is_launched() else 1) from None
+    if not speaks:
+        return
     if "test" in run.prediction_names():
         result = run_evaluate(run.path)
         OUT.print(evaluation_table(result.name, result.figures))
     else:
         note("the data has no test split: 'revar evaluate RUN --on DATA' gives figures")
     OUT.print(f"run   {run.path}", highlight=False, soft_wrap=True)
+
+
+def _again(*, resume: bool) -> str:
+    """The command line that goes on with this run."""
+    missing = [] if resume else ["--resume"]
+    if count() > 1 and not any(word.startswith("--processes") for word in ARGUMENTS):
+        missing += ["--processes", str(count())]
+    return shlex.join(["revar", *ARGUMENTS, *missing])
+
+
+def _launch(processes: int, *, resume: bool) -> int:
+    """Run this command line in several processes; the exit code."""
+    code, line = launch(processes, ARGUMENTS)
+    if line is not None:
+        way_out = f"; to go on: {_again(resume=resume)}" if code == 1 else ""
+        ERR.print(f"error: {line}{way_out}", style="red", highlight=False, markup=False)
+    return code
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from revar.commands.checks import check_data, check_unused
 from revar.data.noisy import LabelNoise
 from revar.data.source import Part, Reading, Source, load_inputs, load_source
-from revar.devices import choose
 from revar.errors import InputError
 from revar.keeping import train_into
+from revar.parallel import joined, place, started
 from revar.recipe import Budget, Recipe, Start, make_method, with_settings
 from revar.run import RunFolder
 from revar.training import Observer
@@ -44,6 +44,9 @@ def train(
 ) -> RunFolder:
     """Train a model and write its run folder.
 
+    In a process that ``torchrun`` started it trains together with the others of its job, and the
+    first of them writes.
+
     Args:
         data: a registered name, a folder of class folders, an ``.npz`` or a ``.csv`` file.
         out: the folder to write; it must not hold another run.
@@ -71,6 +74,7 @@ def train(
     Raises:
         InputError: with one line that says what to change; nothing is left behind.
         InterruptedRun: ``stop`` said so.
+        LostProcess: another process of the job died; ``resume`` goes on from what was kept.
     """
     folder = RunFolder(Path(out))
     recipe = Recipe(
@@ -85,9 +89,10 @@ def train(
     check_data(data)
     # Before the data is read, which may take long.
     recipe = replace(recipe, start=recipe.start.resolved())
-    if not resume:
+    # The first process may have begun to write when another one comes here.
+    if not resume and started().first:
         check_unused(folder.path)
-    where = choose(device)
+    where = place(device)
     reading = Reading(target=target, group=group, image=image, skip_unreadable=skip_unreadable)
     source = _source(recipe, data, reading, meta, unlabelled)
     if noise is not None:
@@ -96,9 +101,11 @@ def train(
         "spec": data.rstrip("/") or data, "target": target, "group": group, "image": image,
         "added_label_noise": None if noise is None else str(noise),
     }  # fmt: skip
-    train_into(
-        folder, recipe, source, given, resume=resume, device=where, observer=observer, stop=stop
-    )
+    with joined(where, one_gpu=":" in device):
+        train_into(
+            folder, recipe, source, given, resume=resume, device=where, observer=observer,
+            stop=stop,
+        )  # fmt: skip
     return folder
 
 

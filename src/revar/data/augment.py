@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from revar.sharded import Share
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Augment:
@@ -21,17 +23,27 @@ class Augment:
     pad: int = 0
     flip: bool = False
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """[n, channels, h, w] to the same, each image with its own shift and mirror."""
+    def __call__(self, x: Tensor, share: Share | None = None) -> Tensor:
+        """[n, channels, h, w] to the same, each image with its own shift and mirror.
+
+        Args:
+            x: images.
+            share: of a batch that these are; shifts and mirrors are then drawn for all of it, so
+                that an image gets the same ones whichever process has it.
+        """
         if not (self.pad or self.flip):
             return x
         n, _, height, width = x.shape
+        drawn = n if share is None else share.total
         if self.flip:
-            mirrored = torch.rand(n, device=x.device) < 0.5
+            mirrored = torch.rand(drawn, device=x.device) < 0.5
+            if share is not None:
+                mirrored = share.own(mirrored)
             x = torch.where(mirrored.view(-1, 1, 1, 1), x.flip(-1), x)
         if self.pad:
             padded = F.pad(x, (self.pad,) * 4)
-            top, left = torch.randint(2 * self.pad + 1, (2, n), device=x.device)
+            shifts = torch.randint(2 * self.pad + 1, (2, drawn), device=x.device)
+            top, left = shifts if share is None else (share.own(axis) for axis in shifts)
             rows = top[:, None] + torch.arange(height, device=x.device)
             columns = left[:, None] + torch.arange(width, device=x.device)
             each = torch.arange(n, device=x.device)[:, None, None]

@@ -16,6 +16,7 @@ from revar.errors import InputError
 from revar.functional import at_least_single
 from revar.methods.base import Method, Plan, phase_start
 from revar.nets.base import Classifier
+from revar.sharded import whole
 from revar.types import Networks
 
 
@@ -71,7 +72,7 @@ def with_abstention(networks: Networks, x: Tensor) -> tuple[Tensor, Tensor]:
     """Class logits [n, C] and the logit of abstaining [n], of one pass of the trunk."""
     classifier = networks.classifier
     features = classifier.forward_features(x)
-    return classifier.forward_head(features), abstention_logit(networks, features)
+    return classifier.forward_head(features), whole(abstention_logit(networks, features))
 
 
 def abstention_logit(networks: Networks, features: Tensor) -> Tensor:

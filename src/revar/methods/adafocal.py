@@ -16,6 +16,7 @@ from revar.errors import InputError
 from revar.functional import at_least_single, mode
 from revar.methods.base import Method, Plan, Sizes
 from revar.methods.focal_loss import focal_factor, label_log_probability
+from revar.sharded import sharing
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 CHUNK = 512
@@ -161,7 +162,8 @@ class AdaFocal(Method):
         with mode(networks.classifier, dropout=False, statistics=True):
             for index in torch.arange(feeds.meta_size).split(CHUNK):
                 batch = feeds.meta_at(index)
-                logits = at_least_single(networks.classifier(batch.x))
+                with sharing(len(index)):
+                    logits = at_least_single(networks.classifier(batch.x))
                 confidence, predicted = logits.softmax(dim=1).max(dim=1)
                 weight = torch.ones_like(confidence) if batch.weight is None else batch.weight
                 parts.append((confidence, predicted == batch.y, weight))

@@ -31,6 +31,7 @@ from revar.methods.dictionary import Average, Dictionary, PseudoLabels, Remember
 from revar.methods.mixup import Mixed, mix
 from revar.methods.reweighting import Reweighting
 from revar.randomness import RandomState, preserved
+from revar.sharded import alone
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
@@ -147,7 +148,7 @@ class FSR(Reweighting):
             even = batch_losses(networks, even_task, mixed.unweighted(), inputs)
             step = OneStep(
                 losses=batch_losses(networks, task, mixed, inputs),
-                weights=torch.ones(len(batch.x), device=batch.x.device),
+                weights=torch.ones(len(batch.y), device=batch.x.device),
                 lr=self.lookahead_rate,
                 meta_loss=self._meta_loss(networks, task, dictionary),
                 candidates=even,
@@ -254,7 +255,8 @@ def reached_by_head(networks: Networks, features: Tensor) -> Params:
     """
     params = parameters(networks.classifier)
     at = {name: p.requires_grad_() for name, p in params.items()}
-    with torch.enable_grad(), mode(networks.classifier, dropout=False, statistics=True):
+    everything = mode(networks.classifier, dropout=False, statistics=True)
+    with torch.enable_grad(), alone(), everything:
         logits = call(networks.classifier, at, features[:1], part="forward_head")
         if not logits.requires_grad:
             return {}

@@ -19,6 +19,7 @@ from revar.errors import InputError
 from revar.functional import at_least_single, mode
 from revar.methods.base import Method, Plan, Sizes, phase_start
 from revar.nets.base import Classifier
+from revar.sharded import sharing
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 _CHUNK = 512
@@ -192,7 +193,9 @@ def _pass(split: str, networks: Networks, size: int, inputs: Callable[[Tensor], 
     with mode(networks.classifier, dropout=False, statistics=True):
         for index in torch.arange(size).split(_CHUNK):
             if len(index):
-                _sums(networks).add(split, index, networks.classifier(inputs(index)))
+                with sharing(len(index)):
+                    logits = networks.classifier(inputs(index))
+                _sums(networks).add(split, index, logits)
 
 
 def snapshot_epochs(first: int, epochs: int, count: int) -> list[int]:

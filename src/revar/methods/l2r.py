@@ -58,7 +58,7 @@ class L2R(Reweighting):
         and sample weights a_i have no part in it, else they would count twice: an example of
         weight 2 is two examples.
         """
-        meta = feeds.meta(min(self.meta_batch or len(batch.x), feeds.meta_size))
+        meta = feeds.meta(min(self.meta_batch or len(batch.y), feeds.meta_size))
         problem = OneStep(
             losses=losses_of(networks, *unweighted(task, batch), training=True),
             weights=None,

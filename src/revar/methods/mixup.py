@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from revar.sharded import own, whole
 from revar.types import Batch, Task
 
 
@@ -62,11 +63,12 @@ def mix(batch: Batch) -> Mixed:
     FSR draws them so. A share is one half at least: an example stays itself, more or less, and
     keeps its place in the memory.
     """
-    u = torch.rand(len(batch.x), device=batch.x.device)
+    u = torch.rand(len(batch.y), device=batch.x.device)
     share = 1 - u.square() / 2
-    other = torch.randperm(len(batch.x), device=batch.x.device)
-    factor = share.to(batch.x.dtype).view(-1, *[1] * (batch.x.ndim - 1))
-    x = factor * batch.x + (1 - factor) * batch.x[other]
+    other = torch.randperm(len(batch.y), device=batch.x.device)
+    factor = own(share).to(batch.x.dtype).view(-1, *[1] * (batch.x.ndim - 1))
+    # The other example may be one that another process has.
+    x = factor * batch.x + (1 - factor) * whole(batch.x)[own(other)]
     first = replace(batch, x=x)
     weight = None if batch.weight is None else batch.weight[other]
     return Mixed(first, replace(first, y=batch.y[other], weight=weight), share)

@@ -130,7 +130,7 @@ class MetaWeightNet(Reweighting, Bilevel):
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> OuterResult:
         """``-(lr/n) sum_i s_i w_i``, s the alignments; the look-ahead is a plain step at lr."""
-        meta = feeds.meta(min(self.meta_batch or len(batch.x), feeds.meta_size))
+        meta = feeds.meta(min(self.meta_batch or len(batch.y), feeds.meta_size))
         train = losses_of(networks, task, batch, training=True)
         params = parameters(networks.classifier)
         # V reads the losses of the very pass that is weighted: same masks, same statistics.

@@ -42,6 +42,8 @@ from revar.nets.scorer import (
     Scorer,
     top_log_odds,
 )
+from revar.parallel import world
+from revar.sharded import sharing, whole
 from revar.stochastic import Space
 from revar.types import Batch, Clock, Feeds, Networks, OuterResult, Regression, StepResult, Task
 
@@ -250,7 +252,7 @@ class ReVaR(Bilevel):
         losses = task.losses(logits, batch)
         if clock.step < self._weighted_from(clock.total, clock.steps_per_epoch):
             return StepResult(average(losses), logits)
-        weights = self._weights(networks, batch.x, features.detach())
+        weights = self._weights(networks, batch, features.detach())
         return StepResult(average(weights * losses), logits, weights)
 
     def outer_due(self, clock: Clock) -> bool:
@@ -262,15 +264,13 @@ class ReVaR(Bilevel):
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> OuterResult:
         """``-(lr/n) sum_i s_i w_i`` over the candidates, or its proximal form; s are alignments."""
-        size = self.meta_batch or len(batch.x)
+        size = self.meta_batch or len(batch.y)
         if self.candidates == "train":
             meta, held_out = feeds.meta(min(size, feeds.meta_size)), None
         else:
-            # One draw, so that no example is aligned with its own gradient.
-            drawn = feeds.meta(2 * min(size, feeds.meta_size // 2))
-            meta, held_out = _halves(drawn)
+            meta, held_out = _halves(feeds, min(size, feeds.meta_size // 2))
         late = clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
-        unlabelled = feeds.unlabelled(len(meta.x)) if self.uses_unlabelled and late else None
+        unlabelled = feeds.unlabelled(len(meta.y)) if self.uses_unlabelled and late else None
         objective = MetaObjective(
             passes=self.passes,
             variance_weight=self.variance_weight,
@@ -278,17 +278,17 @@ class ReVaR(Bilevel):
             prediction=self.meta_prediction,
         )
         if self.unlabelled == "only" and unlabelled is not None:
-            meta_loss = objective.unlabelled(networks, task, unlabelled)
+            meta_loss = objective.unlabelled(networks, task, unlabelled, len(meta.y))
         else:
             meta_loss = objective.labelled(networks, task, meta, unlabelled)
 
         train = losses_of(networks, task, batch, training=True)
         if self.candidates == "held_out":
             scored = []
-            weights = self._weights(networks, batch.x)
+            weights = self._weights(networks, batch)
         else:
             # One pass of g: the look-ahead must use the very weights that are differentiated.
-            scored = [self._score(networks, batch.x)]
+            scored = [self._score(networks, batch)]
             weights = self._as_weights(scored[0]).detach()
         problem = OneStep(
             losses=train,
@@ -299,7 +299,7 @@ class ReVaR(Bilevel):
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
         if held_out is not None:
-            scored.append(self._score(networks, held_out.x))
+            scored.append(self._score(networks, held_out))
         sizes = [len(part.base) for part in scored]
         parts = [
             self._surrogate(part, values, clock.lr)
@@ -309,7 +309,7 @@ class ReVaR(Bilevel):
 
     def weigh(self, networks: Networks, task: Task, batch: Batch) -> Tensor:
         """``g(x_i)``, normalised over these examples."""
-        return self._weights(networks, batch.x)
+        return self._weights(networks, batch)
 
     def columns(
         self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor
@@ -337,13 +337,14 @@ class ReVaR(Bilevel):
         fraction, epoch = self.unlabelled_from, self.unlabelled_from_epoch
         return phase_start(fraction, epoch, total, steps_per_epoch)
 
-    def _score(self, networks: Networks, x: Tensor) -> Scored:
-        """Run g on inputs, in training mode and differentiable."""
+    def _score(self, networks: Networks, batch: Batch) -> Scored:
+        """Run g on examples, in training mode and differentiable."""
         assert isinstance(networks.scorer, Scorer)
         # Batch norm cannot take its statistics from a single example.
-        with mode(networks.scorer, dropout=True, statistics=len(x) < 2):
-            scored: Scored = networks.scorer(evidence_for(networks, x))
-        return scored
+        training = mode(networks.scorer, dropout=True, statistics=len(batch.y) < 2)
+        with sharing(len(batch.y)), training:
+            scored: Scored = networks.scorer(evidence_for(networks, batch.x))
+            return Scored(whole(scored.base), whole(scored.correction))
 
     def _as_weights(self, scored: Scored) -> Tensor:
         raw = at_least_single(scored.logit).sigmoid()
@@ -356,13 +357,19 @@ class ReVaR(Bilevel):
         return linear_surrogate(self._as_weights(scored), alignment, lr)
 
     @torch.no_grad()
-    def _weights(self, networks: Networks, x: Tensor, features: Tensor | None = None) -> Tensor:
+    def _weights(self, networks: Networks, batch: Batch, features: Tensor | None = None) -> Tensor:
         """[n] weights of a training batch; features of the training pass are used if given."""
         assert isinstance(networks.scorer, Scorer)
-        with mode(networks.scorer, dropout=False, statistics=True):
-            return self._as_weights(networks.scorer(evidence_for(networks, x, features)))
+        with sharing(len(batch.y)), mode(networks.scorer, dropout=False, statistics=True):
+            scored: Scored = networks.scorer(evidence_for(networks, batch.x, features))
+            scored = Scored(whole(scored.base), whole(scored.correction))
+        return self._as_weights(scored)
 
 
-def _halves(batch: Batch) -> tuple[Batch, Batch]:
-    half = len(batch.x) // 2
-    return batch.part(slice(None, half)), batch.part(slice(half, 2 * half))
+def _halves(feeds: Feeds, half: int) -> tuple[Batch, Batch]:
+    """Two batches of one draw, so that no example is aligned with its own gradient."""
+    drawn = feeds.meta(2 * half)
+    if world().size > 1:
+        # A process has other rows of each half than the halves of its rows.
+        return feeds.meta_at(drawn.index[:half]), feeds.meta_at(drawn.index[half:])
+    return drawn.part(slice(None, half)), drawn.part(slice(half, 2 * half))

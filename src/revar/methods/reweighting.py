@@ -13,6 +13,7 @@ from revar.bilevel import Losses, Objective, Strategy
 from revar.functional import Params, at_least_single, average, call, mode
 from revar.methods.base import Method
 from revar.nets.scorer import Evidence, NetworkScorer, top_log_odds
+from revar.sharded import alone, sharing
 from revar.stochastic import Space
 from revar.types import Batch, Networks, Task
 
@@ -70,7 +71,7 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
         nothing = x.new_empty(0)
         return Evidence(x, nothing, nothing)
     classifier = networks.classifier
-    with torch.no_grad(), mode(classifier, dropout=False, statistics=True):
+    with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
         if features is None:
             features = classifier.forward_features(x)
         logits = classifier.forward_head(features)
@@ -96,7 +97,10 @@ def losses_of(networks: Networks, task: Task, batch: Batch, *, training: bool) -
     classifier = networks.classifier
 
     def losses(params: Params) -> Tensor:
-        with mode(classifier, dropout=training, statistics=not training):
+        with (
+            sharing(len(batch.y)),
+            mode(classifier, dropout=training, statistics=not training),
+        ):
             return task.losses(call(classifier, params, batch.x), batch)
 
     return losses
@@ -125,15 +129,17 @@ class MetaObjective:
     def labelled(
         self, networks: Networks, task: Task, meta: Batch, unlabelled: Tensor | None
     ) -> Objective:
-        """On labelled meta points, the variance also on unlabelled inputs where there are any."""
+        """On labelled meta points, the variance also on as many unlabelled inputs, if given."""
         x = meta.x if unlabelled is None else torch.cat([meta.x, unlabelled])
-        n = len(meta.x)
+        n = len(meta.y)
+        sizes = (n,) if unlabelled is None else (n, n)
 
         def objective(params: Params) -> Tensor:
             if self.variance_weight == 0 and self.prediction == "deterministic":
                 return average(losses_of(networks, task, meta, training=False)(params))
             assert networks.sampler is not None
-            logits, samples = networks.sampler.run(x, self.passes, params)
+            with sharing(*sizes):
+                logits, samples = networks.sampler.run(x, self.passes, params)
             # Half precision would round away a small variance.
             samples = at_least_single(samples)
             if self.prediction == "dropout_mean":
@@ -143,12 +149,22 @@ class MetaObjective:
 
         return objective
 
-    def unlabelled(self, networks: Networks, task: Task, x: Tensor) -> Objective:
-        """On unlabelled inputs alone: the variance is all there is to minimise."""
+    def unlabelled(
+        self, networks: Networks, task: Task, x: Tensor, count: int | None = None
+    ) -> Objective:
+        """On unlabelled inputs alone: the variance is all there is to minimise.
+
+        Args:
+            networks: with a sampler.
+            task: defines the variance.
+            x: [count, ...] inputs, or this process's rows of them.
+            count: how many there are on all processes.
+        """
 
         def objective(params: Params) -> Tensor:
             assert networks.sampler is not None
-            _, samples = networks.sampler.run(x, self.passes, params)
+            with sharing(len(x) if count is None else count):
+                _, samples = networks.sampler.run(x, self.passes, params)
             spread = task.variance(at_least_single(samples), self.space)
             return self.variance_weight * average(spread)
 

@@ -16,6 +16,7 @@ from revar import fields
 from revar.functional import at_least_single, mode
 from revar.methods.base import Method
 from revar.nets.base import Classifier
+from revar.sharded import whole
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
@@ -102,8 +103,8 @@ class SelectiveNet(Method):
         logits = networks.classifier.forward_head(features)
         embedding = networks.classifier.embed(features)
         # Batch norm cannot take its statistics from a single example.
-        with mode(networks.heads, dropout=True, statistics=len(batch.x) < 2):
-            selection = networks.heads.select(embedding)
+        with mode(networks.heads, dropout=True, statistics=len(batch.y) < 2):
+            selection = whole(networks.heads.select(embedding))
         selective = selective_loss(
             task.losses(logits, batch),
             selection,
@@ -111,7 +112,7 @@ class SelectiveNet(Method):
             penalty=self.penalty,
             normalise=self.normalise_by_coverage,
         )
-        auxiliary = task.losses(networks.heads.auxiliary(embedding), batch).mean()
+        auxiliary = task.losses(whole(networks.heads.auxiliary(embedding)), batch).mean()
         return StepResult(self.mixing * selective + (1 - self.mixing) * auxiliary, logits)
 
     def scores(

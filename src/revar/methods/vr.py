@@ -17,6 +17,7 @@ from revar import fields
 from revar.errors import InputError
 from revar.functional import Params, at_least_single, average, call, mode
 from revar.methods.base import Method, Plan, phase_start
+from revar.sharded import current, using
 from revar.stochastic import Space
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
@@ -112,7 +113,7 @@ class VR(Method):
         if self.uses_unlabelled and late:
             assert networks.sampler is not None
             # They are not trained on: running statistics, as at test time.
-            _, others = networks.sampler.run(feeds.unlabelled(len(batch.x)), self.passes)
+            _, others = networks.sampler.run(feeds.unlabelled(len(batch.y)), self.passes)
             spreads.append(task.variance(at_least_single(others), self.variance_space))
         return StepResult(loss + self.variance_weight * average(torch.cat(spreads)), logits)
 
@@ -140,10 +141,11 @@ def training_passes(networks: Networks, x: Tensor, passes: int) -> Tensor:
         return first.unsqueeze(0)
     assert networks.sampler is not None
     own: Params = dict(classifier.named_parameters())
+    share = current()
 
     def again(part: str, inputs: Tensor) -> Tensor:
         # Inside the function, because the backward pass may run it again.
-        with mode(classifier, dropout=True, statistics=False):
+        with using(share), mode(classifier, dropout=True, statistics=False):
             return call(classifier, own, inputs, part=part)
 
     if networks.sampler.shared_trunk:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from revar.nets.base import Classifier
+from revar.sharded import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class EvidenceScorer(Scorer):
     def forward(self, evidence: Evidence) -> Scored:
         """The base is softmax response."""
         if self.training:
-            self._observe(evidence.log_odds)
+            self._observe(whole(evidence.log_odds))
         standard = (evidence.log_odds - self.mean) / self.deviation
         inputs = torch.cat([evidence.embedding, standard.unsqueeze(-1)], -1)
         correction: Tensor = self.net(inputs).squeeze(-1)
