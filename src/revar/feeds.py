@@ -24,18 +24,19 @@ from revar.types import Batch
 class Cycle:
     """Positions 0..n-1 in random order, again and again, any number at a time.
 
-    Its state is two numbers, so a resumed run goes on where it stopped.
+    Its state is two numbers, so a resumed run goes on where it stopped. The order of a round is
+    copied to the device once: a copy for every batch would make the host wait for it.
     """
 
-    def __init__(self, n: int, seed: int) -> None:
-        self.n, self.seed = n, seed
+    def __init__(self, n: int, seed: int, device: torch.device | None = None) -> None:
+        self.n, self.seed, self._device = n, seed, device
         self.round = 0
         self.position = 0
         self._order = self._shuffled(0)
 
     def _shuffled(self, turn: int) -> Tensor:
         generator = torch.Generator().manual_seed(derive(self.seed, turn))
-        return torch.randperm(self.n, generator=generator)
+        return torch.randperm(self.n, generator=generator).to(self._device)
 
     def take(self, count: int) -> Tensor:
         """The next positions, all different if there are as many.
@@ -119,9 +120,9 @@ class DataFeeds:
         self.meta_size, self.unlabelled_size = len(self._meta_x), len(self._unlabelled)
         self.steps_per_epoch = -(-len(self._x) // batch_size)
         self._cycles = {
-            name: Cycle(n, derive(seed, "cycle", name))
-            for name, n in (("meta", self.meta_size), ("unlabelled", self.unlabelled_size))
-            if n
+            name: Cycle(len(x), derive(seed, "cycle", name), _place_of(x, device))
+            for name, x in (("meta", self._meta_x), ("unlabelled", self._unlabelled))
+            if len(x)
         }
 
     def _prepare(self, x: Tensor, *, augment: bool = False, share: Share | None = None) -> Tensor:
@@ -140,18 +141,21 @@ class DataFeeds:
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from one on; the same for the same seed and number."""
-        batches = self.order(number).tensor_split(self.steps_per_epoch)[start:]
-        own = [_own(index) for index in batches]
-        for index, x in zip(batches, self._read(own), strict=True):
-            there = index.to(self._device)
-            weight = None if self._weight is None else self._weight[there]
+        order = self.order(number)
+        # All of it at once: a copy for every batch would make the host wait for the device.
+        batches = order.to(self._device).tensor_split(self.steps_per_epoch)[start:]
+        read = batches
+        if not isinstance(self._x, Tensor):
+            read = order.tensor_split(self.steps_per_epoch)[start:]
+        for index, x in zip(batches, self._read([_own(rows) for rows in read]), strict=True):
+            weight = None if self._weight is None else self._weight[index]
             inputs = self._prepare(x, augment=True, share=_share(index))
-            yield Batch(inputs, self._y[there], there, weight)
+            yield Batch(inputs, self._y[index], index, weight)
 
     def _read(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
         if isinstance(self._x, Tensor):
             for index in batches:
-                yield self._x[index.to(self._device)]
+                yield self._x[index]
             return
         stream: DataLoader[Tensor | InputError] = DataLoader(
             _Batches(self._x.in_worker() if self._workers else self._x, batches),
@@ -217,6 +221,11 @@ def _own(index: Tensor) -> Tensor:
     """The positions that this process reads."""
     share = _share(index)
     return index if share is None else share.own(index)
+
+
+def _place_of(x: Stored, device: torch.device) -> torch.device | None:
+    """Where its positions are needed: data that is streamed is read by the host."""
+    return device if isinstance(x, Tensor) else None
 
 
 def _on_device(x: Stored, device: torch.device) -> Stored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from revar.data.generated import generated, generated_soft_labels
 from revar.data.hard import mistaken
 from revar.data.source import Part, load_source
 from revar.errors import InputError
+from revar.recipe import Recipe, make_method
+from revar.registry import METHODS
 from revar.tables import figures
-from revar.tables.cell import Cell, DataChoice
+from revar.tables.cell import VERSION, Cell, DataChoice
 from revar.tables.parcels import merge, pack
 from revar.tables.sources import few, source_of
 from revar.tables.store import CellStore, Finished
@@ -44,11 +47,10 @@ def test_a_cell_is_named_by_everything_it_depends_on() -> None:
     assert len({cell.digest for cell in [CELL, *others]}) == len(others) + 1
 
 
-def test_a_default_that_changes_changes_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cell trained before must not pass for one of the new default."""
+def test_another_version_is_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell trained before a default changed must not pass for one of the new default."""
     before = CELL.digest
-    plain = CELL.recipe()
-    monkeypatch.setattr(Cell, "recipe", lambda _: replace(plain, test_passes=20))
+    monkeypatch.setattr("revar.tables.cell.VERSION", VERSION + 1)
     assert CELL.digest != before
 
 
@@ -138,6 +140,29 @@ def test_a_damaged_cell_says_what_to_do(tmp_path: Path) -> None:
     (finished.path / "metrics.json").write_text("{")
     with pytest.raises(InputError, match="remove its folder"):
         _ = store.find(CELL).metrics  # type: ignore[union-attr]
+
+
+def test_no_default_changes_unseen() -> None:
+    """Finished cells hold as long as what they leave open means the same."""
+    kept = json.loads((Path(__file__).parent / "defaults.json").read_text())
+    now = {entry.name: Recipe(method=make_method(entry.name)).to_json() for entry in METHODS}
+    for name, recipe in kept["recipes"].items():
+        for path, value in _leaves(recipe):
+            found = dict(_leaves(now[name])).get(path, "gone")
+            assert found == value, (
+                f"{name}: {path} was {value!r} and is {found!r}. Finished cells no longer hold: "
+                "raise VERSION in revar/tables/cell.py and write defaults.json anew"
+            )
+    assert kept["version"] == VERSION
+    assert set(kept["recipes"]) == set(now)
+
+
+def _leaves(tree: object, path: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(tree, dict):
+        for name, branch in tree.items():
+            yield from _leaves(branch, f"{path}.{name}")
+    else:
+        yield path, tree
 
 
 def test_the_same_images_are_given_away_under_every_corruption() -> None:
