@@ -109,7 +109,7 @@ def bare(run: Path, port: int) -> None:
             shape = model.inputs.shape
             pictures = [decode(Path("i.png"), shape, await file.read()) for file in files]  # type: ignore[union-attr]
             raw = torch.from_numpy(np.stack(pictures))
-        predictions = model.predict(raw)
+        predictions = model.predict(raw, wanted=model.needs(threshold.score))
         uncertainty = model.uncertainty(predictions, threshold.score)
         accepted = threshold.accept(uncertainty)
         labels = model.classes.names

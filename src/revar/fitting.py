@@ -16,6 +16,7 @@ from revar.data.source import Source
 from revar.errors import InputError
 from revar.feeds import DataFeeds
 from revar.functional import call, flat_state, keep_statistics, mode, parameters
+from revar.in_parts import in_parts
 from revar.methods.base import Sizes
 from revar.methods.reweighting import WeightNormalisation, normalise_weights
 from revar.model import Model
@@ -180,7 +181,8 @@ def fit_prepared(
             world().once(lambda: keeper.begin(data, state))
         _agree(state)
         keep = keeper.save if keeper is not None and world().first else None
-        with joint_outputs(networks.classifier):
+        parts = in_parts(networks.classifier, budget.micro_batch)
+        with joint_outputs(networks.classifier), parts:
             _check_split(networks, splits["train"].x[: 2 * world().size + 1], device)
             training.fit(state, recipe.method, task, budget, observer, checkpoint=keep, stop=stop)
     model = Model(

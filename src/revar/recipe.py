@@ -41,6 +41,9 @@ class Budget:
         workers: processes that decode for ``stream``; ``None`` takes as many as there are cores,
             eight at most.
         deterministic: use only GPU kernels that repeat bit by bit; some are slower.
+        micro_batch: rows that the trunk computes at a time, to save memory; what it keeps of them is
+            computed again in the backward pass. The gradient is the whole batch's; batch norm
+            takes its statistics from the parts. ``None`` is all at once.
     """
 
     epochs: int = 30
@@ -57,9 +60,13 @@ class Budget:
     loader: Literal["auto", "resident", "stream"] = "auto"
     workers: int | None = None
     deterministic: bool = False
+    micro_batch: int | None = None
 
     def __post_init__(self) -> None:
         fields.check(self)
+        rows = self.micro_batch
+        # Split evenly, parts then have two rows or more, which batch norm needs.
+        fields.require(rows is None or rows >= 4, self, "micro_batch", "be at least 4")
         fields.require(self.epochs >= 1, self, "epochs", "be at least 1")
         fields.require(
             self.batch_size is None or self.batch_size >= 2, self, "batch_size", "be >= 2"

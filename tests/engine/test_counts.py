@@ -31,7 +31,7 @@ class Waits(TorchDispatchMode):
     """Counts them; optimisers keep their own step counts on the host, which wait for nothing."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.places: Counter[str] = Counter()
 
     def note(self) -> None:
