@@ -1,8 +1,8 @@
 """Requests that share a forward pass.
 
-One thread computes. While it does, examples gather; what has gathered, up to ``max_batch``, is
-the next pass. An idle server waits for others only if some are being read at that moment, and
-no longer than ``max_wait``: a lone client waits for nobody.
+One thread computes; a pass that takes a moment goes without it. While it computes, examples gather;
+what has gathered, up to ``max_batch``, is the next pass. An idle server waits for others only if
+some are being read at that moment, and no longer than ``max_wait``: a lone client waits for nobody.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from revar.serving.refusals import busy
 
 _SMOOTH = 0.1
 """Weight of the last pass in the mean time per example."""
+_AT_ONCE = 0.002
+"""Seconds of a pass that is not worth a thread: waking one costs as much as a small network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,12 @@ class Batcher:
 
     async def _pass(self, parts: list[Tensor]) -> Decisions:
         began = time.monotonic()
-        x = torch.cat(parts)
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._thread, self._sliced, x)
+        x = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if len(x) * self._per_example < _AT_ONCE:
+            found = self._sliced(x)
+        else:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(self._thread, self._sliced, x)
         seconds = time.monotonic() - began
         self._per_example += _SMOOTH * (seconds / len(x) - self._per_example)
         self.observe(len(x), seconds)
