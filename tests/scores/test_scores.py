@@ -346,3 +346,10 @@ def test_uscore_is_the_column_turned_as_fitted(orientation: int) -> None:
     got = scores.uncertainty(predictions, "uscore", fitted)
     expected = orientation * predictions.columns["uscore"].astype(np.float64)
     np.testing.assert_array_equal(got, expected)
+
+
+def test_log_odds_of_extreme_logits() -> None:
+    logits = np.array([[1e300, 0, -1e300], [900.0, 0, 0], [-np.inf, 0, -np.inf], [0, -745, -750]])
+    with np.errstate(over="ignore"):
+        expected = [1e300, 900 - np.log(2), np.inf, 745 - np.log1p(np.exp(-5))]
+    np.testing.assert_allclose(softmax_scores.log_odds(logits), expected, rtol=1e-15)
