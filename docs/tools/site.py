@@ -55,7 +55,7 @@ def _filled(entries: list[Any], docs: Path) -> list[Any]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made, and copies of what is linked outside ``docs/``."""
-    for name, content in (("datasets", _datasets()), ("tables", _tables())):
+    for name, content in (*_datasets(), *_tables(), *_metrics()):
         files.append(File.generated(config, f"reference/{name}.md", content=content))
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
@@ -149,17 +149,30 @@ def _notebook(file: File, config: MkDocsConfig) -> Iterator[File]:
     yield File.generated(config, f"{stem}.md", content="\n\n".join(parts) + "\n")
 
 
-def _datasets() -> str:
-    """A section for every data set, from what the package knows of it."""
+Made = Iterator[tuple[str, str]]
+"""Names of pages under ``reference/`` and what they say."""
+
+
+def _index(kind: str, title: str, introduction: str, entries: dict[str, str]) -> tuple[str, str]:
+    """The page that leads to all others of a kind."""
+    lines = [f"# {title}", introduction, "| | |\n|---|---|"]
+    rows = [f"| [`{name}`]({kind}/{name}.md) | {summary} |" for name, summary in entries.items()]
+    return kind, "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"
+
+
+def _datasets() -> Made:
+    """A page for every data set, from what the package knows of it."""
     from revar.commands.listing import list_names
 
+    found = list_names("datasets")
     introduction = (
         "Made from what `revar list datasets --json` says. How to lay data out, and what was "
         "decided where it can be read in several ways, is on the page [data sets](../datasets.md)."
     )
-    parts = ["# Data sets, one by one", introduction]
-    for row in list_names("datasets"):
-        lines = [f"## {row['name']}", f"{row['summary']}.", "", "| | |", "|---|---|"]
+    summaries = {row["name"]: f"{row['summary']}" for row in found}
+    yield _index("datasets", "Data sets, one by one", introduction, summaries)
+    for row in found:
+        lines = [f"# {row['name']}", "", f"{row['summary']}.", "", "| | |", "|---|---|"]
         lines.append(f"| on the command line | `--data {row['name']}`, `--on {row['name']}` |")
         lines.append(f"| classes | {row['classes']:,} |")
         for place, layout in row["layout"].items():
@@ -170,12 +183,11 @@ def _datasets() -> str:
             "licence": row["licence"], "cite": row["citation"],
         }  # fmt: skip
         lines += [f"| {key} | {value} |" for key, value in facts.items() if value]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+        yield f"datasets/{row['name']}", "\n".join(lines) + "\n"
 
 
-def _tables() -> str:
-    """A section for every table of the paper, from its builder and the paper's own numbers."""
+def _tables() -> Made:
+    """A page for every table of the paper: what it asks, and what we found if it was run."""
     from revar.published import parts as published_parts
     from revar.tables.catalogue import TABLES
     from revar.tables.places import scale_of
@@ -185,11 +197,12 @@ def _tables() -> str:
         "run them is on the page [the paper's tables](../tables.md); `controlled` has "
         "[a page of its own](../controlled-study.md)."
     )
-    parts = ["# Tables, one by one", introduction]
+    summaries = {table.name: table.summary for table in TABLES}
+    yield _index("tables", "Tables, one by one", introduction, summaries)
     scale = scale_of("small")
     for table in TABLES:
         grids = table.build(scale)
-        lines = [f"## {table.name}", f"{table.summary}.", ""]
+        lines = [f"# {table.name}", "", f"{table.summary}.", ""]
         lines += [f"In the paper: {one.caption}" for one in published_parts(table.name)[:1]]
         lines += ["", f"    revar paper {table.name} --scale small", ""]
         shapes: dict[tuple[str, str], list[str]] = {}
@@ -199,8 +212,35 @@ def _tables() -> str:
         lines += ["| figures | rows | columns |", "|---|---|---|"]
         for (rows, columns), metrics in shapes.items():
             lines.append(f"| {', '.join(metrics)} | {rows} | {columns} |")
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+        files = sorted((ROOT / "results" / table.name).glob("*.md"))
+        if files:
+            lines += ["", "## What we found", "", "Read in [results](../../results.md).", ""]
+        lines += [file.read_text(encoding="utf-8") for file in files]
+        yield f"tables/{table.name}", "\n".join(lines) + "\n"
+
+
+def _metrics() -> Made:
+    """A page for every section of `metric-by-metric.md`, with the example it speaks of."""
+    text = (ROOT / "docs" / "metric-by-metric.md").read_text(encoding="utf-8")
+    example = text[text.index("Four inputs") : text.index("## ")].strip()
+    sections = {}
+    for section in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
+        name, _, body = section.partition("\n")
+        sections[name.strip()] = re.split(r"^## ", body, flags=re.MULTILINE)[0].strip()
+    introduction = "The sections of [metrics, one by one](../metric-by-metric.md), a page each."
+    first = {name: _sentence(body) for name, body in sections.items()}
+    yield _index("metrics", "Metrics, a page each", introduction, first)
+    for name, body in sections.items():
+        whole = f"{body}\n\nThe example:\n\n{example}\n"
+        moved = _LINK.sub(lambda found: "](../../" + found.group()[2:], whole)
+        moved = moved.replace("](#", "](../../metric-by-metric.md#")
+        yield f"metrics/{name}", f"# {name}\n\n{moved}"
+
+
+def _sentence(text: str) -> str:
+    """The first one, without its links."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(text.split()))
+    return re.split(r"(?<=\.) ", plain)[0]
 
 
 def _columns(names: tuple[str, ...]) -> str:

@@ -90,8 +90,9 @@ def test_every_name_has_its_section(site: Path, pages: dict[Path, Links]) -> Non
     def anchors(name: str) -> set[str]:
         return pages[(site / name).resolve()].anchors
 
-    assert {entry.name for entry in DATASETS} <= anchors("reference/datasets.html")
-    assert {table.name for table in TABLES} <= anchors("reference/tables.html")
+    for kind, names in (("datasets", DATASETS), ("tables", TABLES)):
+        for entry in names:
+            assert entry.name in anchors(f"reference/{kind}/{entry.name}.html")
     functions = {
         name
         for module in (metrics, selection)
@@ -99,6 +100,8 @@ def test_every_name_has_its_section(site: Path, pages: dict[Path, Links]) -> Non
         if name.islower()
     }  # fmt: skip
     assert functions <= anchors("metric-by-metric.html")
+    for name in functions:
+        assert name in anchors(f"reference/metrics/{name}.html")
     for module in (metrics, selection):
         wanted = {f"{module.__name__}.{name}" for name in module.__all__}
         assert wanted <= anchors(f"api/{module.__name__.removeprefix('revar.')}.html")
