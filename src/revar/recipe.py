@@ -41,8 +41,8 @@ class Budget:
         workers: processes that decode for ``stream``; ``None`` takes as many as there are cores,
             eight at most.
         deterministic: use only GPU kernels that repeat bit by bit; some are slower.
-        micro_batch: rows that the trunk computes at a time, to save memory; what it keeps of them is
-            computed again in the backward pass. The gradient is the whole batch's; batch norm
+        micro_batch: rows that the trunk computes at a time, to save memory; what it keeps of them
+            is computed again in the backward pass. The gradient is the whole batch's; batch norm
             takes its statistics from the parts. ``None`` is all at once.
     """
 
