@@ -31,6 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from revar.dropouts import DROPOUTS
 from revar.errors import InputError
 from revar.joint_norm import JointNorm
 from revar.parallel import World, world
@@ -225,7 +226,7 @@ class SharedRows(TorchFunctionMode):
         try:
             if share is not None and func is F.batch_norm:
                 return _batch_norm(share, *args, **kwargs)
-            if share is not None and func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d):
+            if share is not None and func in DROPOUTS:
                 return _drop(share, func, *args, **kwargs)
             return func(*args, **kwargs)
         finally:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
+from revar.dropouts import InsteadOfDropout
 from revar.errors import InputError
 from revar.functional import Params, call, mode
 from revar.randomness import RandomState, derive, preserved, seed_generators
@@ -146,7 +146,7 @@ class DropoutPasses:
         return logits, torch.stack(samples)
 
 
-class FixedMasks(TorchFunctionMode):
+class FixedMasks(InsteadOfDropout):
     """Dropout with one mask for the whole batch, drawn from a seed.
 
     At test time this makes pass ``k`` the same thinned network for every input, so the score of
@@ -162,34 +162,19 @@ class FixedMasks(TorchFunctionMode):
         # On the CPU whatever the device, so that a GPU draws the same masks.
         self.generator = torch.Generator().manual_seed(seed)
 
-    def __torch_function__(
+    def drop(
         self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Replace the mask of the dropout functions, pass everything else through."""
-        kwargs = kwargs or {}
-        if func is F.dropout:
-            return self._drop(*args, channels=False, **kwargs)
-        if func in (F.dropout1d, F.dropout2d, F.dropout3d):
-            return self._drop(*args, channels=True, **kwargs)
-        return func(*args, **kwargs)
-
-    def _drop(
-        self,
+        func: Callable[..., Tensor],
         input: Tensor,  # noqa: A002  (named as in torch.nn.functional, it may come by keyword)
         p: float = 0.5,
         training: bool = True,
         inplace: bool = False,
-        *,
-        channels: bool,
     ) -> Tensor:
+        """The same mask for every row; whole channels where the function drops those."""
         if not training or p == 0.0:
             return input
         shape = list(input.shape[1:])
-        if channels:
+        if func is not F.dropout:
             shape[1:] = [1] * (len(shape) - 1)
         keep = torch.rand(shape, generator=self.generator) >= p
         mask = (keep / (1.0 - p)).to(input.device, input.dtype)

@@ -164,3 +164,30 @@ def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None:
         assert [asked_.result().uncertainty[0] for asked_ in asked] == [0, 1, 2, 3, 4]
 
     run(Limits(), body)
+
+
+def test_a_pass_that_takes_a_moment_goes_without_a_thread() -> None:
+    where: list[str] = []
+    slow, model = threading.Event(), Model()
+
+    def decide(x: Tensor) -> Decisions:
+        where.append(threading.current_thread().name)
+        if slow.is_set():
+            time.sleep(0.05)
+        return model(x)
+
+    async def main() -> None:
+        batcher = Batcher(decide, Limits())
+        batcher.start()
+        for _ in range(60):
+            await batcher.submit(examples(1.0))
+        slow.set()
+        for _ in range(3):
+            await batcher.submit(examples(1.0))
+        await batcher.close()
+
+    asyncio.run(main())
+    # Nothing is known of the first one; a slow one stops the loop once and no more.
+    assert where[0].startswith("decide")
+    assert where[59] == threading.main_thread().name
+    assert where[-1].startswith("decide")

@@ -6,18 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
+from revar.dropouts import InsteadOfDropout
 from revar.functional import mode
 from revar.randomness import derive
 from revar.stochastic import FixedMasks
 
-_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d)
 
-
-class _Recorded(TorchFunctionMode):
+class _Recorded(InsteadOfDropout):
     """Notes the mask of every dropout; inside `FixedMasks`, which draws them.
 
     Attributes:
@@ -28,44 +25,37 @@ class _Recorded(TorchFunctionMode):
         super().__init__()
         self.masks: list[Tensor | None] = []
 
-    def __torch_function__(
+    def drop(
         self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = dict(kwargs or {})
-        if func not in _DROPOUTS:
-            return func(*args, **kwargs)
-        x = args[0] if args else kwargs.pop("input")
-        ones = torch.ones_like(x)
-        mask = func(ones, *args[1:], **kwargs)
+        func: Callable[..., Tensor],
+        input: Tensor,  # noqa: A002  (named as in torch.nn.functional, it may come by keyword)
+        *args: Any,
+        **kwargs: Any,
+    ) -> Tensor:
+        """The dropout itself, on ones: what is left of them is its mask."""
+        mask = func(torch.ones_like(input), *args, **kwargs)
         kept = bool((mask == 1).all())
         self.masks.append(None if kept else mask[0].clone())
-        return x * mask
+        return input * mask
 
 
-class _Replayed(TorchFunctionMode):
+class _Replayed(InsteadOfDropout):
     """Puts recorded masks in the place of dropout."""
 
     def __init__(self, masks: Iterable[Tensor | None]) -> None:
         super().__init__()
         self.masks = iter(masks)
 
-    def __torch_function__(
+    def drop(
         self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func not in _DROPOUTS:
-            return func(*args, **kwargs)
-        x = args[0] if args else kwargs["input"]
+        func: Callable[..., Tensor],
+        input: Tensor,  # noqa: A002
+        *args: Any,
+        **kwargs: Any,
+    ) -> Tensor:
+        """The next mask."""
         mask = next(self.masks)
-        return x if mask is None else x * mask
+        return input if mask is None else input * mask
 
 
 class DropoutHeads(nn.Module):
