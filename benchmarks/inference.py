@@ -19,7 +19,6 @@ import json
 import os
 import platform
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +33,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import where
 from revar import ReVaR, SelectiveClassifier
 from revar.scores.learned import Fitted, Fusion
 
@@ -186,21 +186,12 @@ def measure(
 
 def setting(chosen: argparse.Namespace) -> dict[str, Any]:
     """What was run, where and when."""
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    ).stdout.strip()  # fmt: skip
-    model = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
     gpu = torch.cuda.get_device_name() if chosen.device != "cpu" else None
     return {
         "command": shlex.join(["python", *sys.argv]),
-        "commit": commit,
+        "commit": where.commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "processor": f"{os.cpu_count()} cores, {model[0] if model else platform.processor()}",
+        "processor": where.processor(),
         "gpu": gpu,
         "clock": "CPU time" if gpu is None else "wall time",
         "load": os.getloadavg(),

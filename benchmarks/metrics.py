@@ -18,10 +18,8 @@ import importlib
 import json
 import multiprocessing
 import os
-import platform
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,6 +35,7 @@ from typing import Any
 import numpy as np
 
 import peers
+import where
 
 ALL = "revar: all eight figures"
 AURC = "revar: AURC alone"
@@ -312,20 +311,12 @@ def write_tied(folder: Path, n: int) -> tuple[dict[str, Path], float]:
 
 def setting() -> dict[str, Any]:
     """What a reader needs to repeat the run."""
-    here = Path(__file__).parent
-    git = subprocess.run(
-        ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    cpu = Path("/proc/cpuinfo")
-    lines = cpu.read_text().splitlines() if cpu.exists() else []
-    model = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     names = [name for name in peers.LIBRARIES if peers.installed(name)]
     return {
         "command": shlex.join(["python", "benchmarks/metrics.py", *sys.argv[1:]]),
-        "commit": git.stdout.strip(),
+        "commit": where.commit(),
         "date": f"{datetime.now(tz=UTC):%Y-%m-%d}",
-        "processor": model[0] if model else platform.machine(),
+        "processor": where.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "load_at_start": round(os.getloadavg()[0], 2),
         "numpy": np.__version__,

@@ -35,6 +35,8 @@ import numpy as np
 from fastapi import FastAPI, Request
 from numpy.typing import NDArray
 
+import where
+
 ROOT = Path(__file__).parents[1]
 SERVERS = ("revar serve", "bare handler")
 MODELS = ("mlp", "resnet20")
@@ -259,20 +261,11 @@ def setting() -> dict[str, Any]:
     import torch
     import uvicorn
 
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    ).stdout.strip()  # fmt: skip
-    model = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
     return {
         "command": shlex.join(["python", *sys.argv]),
-        "commit": commit,
+        "commit": where.commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "processor": f"{os.cpu_count()} cores, {model[0] if model else platform.processor()}",
+        "processor": where.processor(),
         "load": os.getloadavg(),
         "python": platform.python_version(),
         "torch": torch.__version__,

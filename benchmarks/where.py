@@ -1,0 +1,24 @@
+"""Where and from what a benchmark was run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+
+def commit() -> str:
+    """Of this checkout, marked where something is not committed; nothing outside of one."""
+    return subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
+        capture_output=True, text=True, check=False,
+    ).stdout.strip()  # fmt: skip
+
+
+def processor() -> str:
+    """Its model, and how many cores there are."""
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text(encoding="utf-8").splitlines() if cpu.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{os.cpu_count()} cores, {models[0] if models else platform.processor()}"
