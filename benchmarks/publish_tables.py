@@ -39,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     scale = scale_of(options.scale)
     for table in TABLES:
-        grids = [grid for grid in table.build(scale) if grid.questions]
+        grids = [grid for grid in table.grids(scale) if grid.questions]
         stems = [options.folder / "tables" / grid.name.replace("/", "-") for grid in grids]
         rows = [row for stem in stems for row in _rows(stem.with_suffix(".csv"))]
         short = [row for row in rows if len(row["values"].split()) < scale.seeds]

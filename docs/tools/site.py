@@ -201,7 +201,7 @@ def _tables() -> Made:
     yield _index("tables", "Tables, one by one", introduction, summaries)
     scale = scale_of("small")
     for table in TABLES:
-        grids = table.build(scale)
+        grids = table.grids(scale)
         lines = [f"# {table.name}", "", f"{table.summary}.", ""]
         lines += [f"In the paper: {one.caption}" for one in published_parts(table.name)[:1]]
         lines += ["", f"    revar paper {table.name} --scale small", ""]

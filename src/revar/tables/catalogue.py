@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from revar.errors import unknown
 from revar.tables import controls, learning, plex, selective
 from revar.tables.places import Scale
-from revar.tables.questions import Grid
+from revar.tables.questions import Grid, asked_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,20 @@ class Table:
     Attributes:
         name: what users type; that of `revar.published` too.
         build: its grids at a scale; its first line of documentation says what the table shows.
+        control: whether it asks if something else explains a result, of fewer seeds if the scale
+            says so.
     """
 
     name: str
     build: Callable[[Scale], list[Grid]]
+    control: bool = False
+
+    def grids(self, scale: Scale) -> list[Grid]:
+        """At a scale, each question asked of as many seeds as the scale has for it."""
+        made = self.build(scale)
+        if not self.control or scale.control_seeds is None:
+            return made
+        return [asked_of(grid, scale.control_seeds) for grid in made]
 
     @property
     def summary(self) -> str:
@@ -33,7 +43,7 @@ TABLES: tuple[Table, ...] = (
     Table("main", selective.main),
     Table("calibration", selective.calibration),
     Table("ood", selective.ood),
-    Table("shifted-validation", selective.shifted_validation),
+    Table("shifted-validation", selective.shifted_validation, control=True),
     Table("label-noise", learning.label_noise),
     Table("label-uncertainty", learning.label_uncertainty),
     Table("adaptation", learning.adaptation),
@@ -44,19 +54,19 @@ TABLES: tuple[Table, ...] = (
     Table("dr-coverage", selective.dr_coverage),
     Table("imagenet100-coverage", selective.hundred),
     Table("imagenet1k-coverage", selective.thousand),
-    Table("uscore-architecture", controls.uscore_architecture),
-    Table("vit", controls.vit),
-    Table("wrn", controls.wrn),
+    Table("uscore-architecture", controls.uscore_architecture, control=True),
+    Table("vit", controls.vit, control=True),
+    Table("wrn", controls.wrn, control=True),
     Table("cost", controls.cost),
-    Table("parameter-control", controls.parameter_control),
-    Table("entropy-regularisation", learning.entropy_regularisation),
+    Table("parameter-control", controls.parameter_control, control=True),
+    Table("entropy-regularisation", learning.entropy_regularisation, control=True),
     Table("reweighting", learning.reweighting),
     Table("simple-calibrators", controls.simple_calibrators),
     Table("entropy-correlation", controls.entropy_correlation),
     Table("hard-samples", selective.hard_samples),
     Table("matched-sets", selective.matched_sets),
-    Table("adaptation-ood", learning.adaptation_ood),
-    Table("two-phase-adaptation", learning.two_phase),
+    Table("adaptation-ood", learning.adaptation_ood, control=True),
+    Table("two-phase-adaptation", learning.two_phase, control=True),
 )
 """Without ``controlled``, which trains no classifier."""
 

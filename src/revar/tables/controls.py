@@ -177,7 +177,8 @@ def cost(scale: Scale) -> list[Grid]:
             place = scale.places[column]
             cells = {"cell": cell_at(WAYS[way], place), "plain": cell_at(WAYS["sr"], place)}
             timed = {part: _timed(cell) for part, cell in cells.items()}
-            questions[f"time-per-epoch{ending}", column] = Question(timed, figures.epoch_ratio)
+            # Epochs of one run differ as much as runs do: more seeds would only take longer.
+            questions[f"time-per-epoch{ending}", column] = Question(timed, figures.epoch_ratio, 1)
             questions[f"epochs{ending}", column] = Question(cells, figures.epochs_ratio)
     return [
         Grid(

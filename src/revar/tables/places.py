@@ -71,6 +71,7 @@ class Scale:
     Attributes:
         name: of the scale.
         seeds: of every cell.
+        control_seeds: of tables of controls, if they have fewer.
         places: by the name of the column; what is not there is left out of the tables.
         scorers: nets of the U-Score for ``uscore-architecture``, by row.
         nets: of both networks for ``vit``, ``wrn`` and ``parameter-control``, by name.
@@ -86,6 +87,7 @@ class Scale:
     nets: Mapping[str, str]
     pretrained: Mapping[str, Setting]
     scratch: Mapping[str, Place] = field(default_factory=dict)
+    control_seeds: int | None = None
 
 
 _CORRUPTIONS = ("gaussian_noise:3", "defocus_blur:3", "fog:3", "contrast:3", "jpeg_compression:3")
@@ -164,6 +166,7 @@ def _small() -> Scale:
     return Scale(
         name="small",
         seeds=3,
+        control_seeds=2,
         places={
             "eyepacs": Place(setting=dr, stands_for="6,440 images, 96 px"),
             "aptos": Place(setting=dr, tests=("aptos",), stands_for="96 px"),
@@ -264,4 +267,4 @@ def scale_of(name: str, seeds: int | None = None) -> Scale:
         return scale
     if seeds < 1:
         raise InputError(f"--seeds must be at least 1, it is {seeds}")
-    return replace(scale, seeds=seeds)
+    return replace(scale, seeds=seeds, control_seeds=None)

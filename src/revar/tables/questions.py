@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,10 +25,16 @@ class Question:
     Attributes:
         cells: what it needs, by the part each one plays; the seed is filled in.
         figure: what is asked of them.
+        seeds: of how many seeds at most; ``None`` is asked of all.
     """
 
     cells: Mapping[str, Cell]
     figure: Figure
+    seeds: int | None = None
+
+    def asked_of(self, seeds: int) -> range:
+        """The seeds it is asked of, where the table has so many."""
+        return range(seeds if self.seeds is None else min(seeds, self.seeds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +95,21 @@ class Answer:
         return float(np.std(list(self.values.values()), ddof=1)) if many else math.nan
 
 
+def asked_of(grid: Grid, seeds: int) -> Grid:
+    """The same, of no more seeds than so many."""
+    fewer = {place: replace(question, seeds=seeds) for place, question in grid.questions.items()}
+    return replace(grid, questions=fewer)
+
+
 def wanted(grids: Sequence[Grid], seeds: int) -> list[Cell]:
     """Every cell that tables need, each once, one seed of everything before the next."""
     found: dict[Cell, None] = {}
     for seed in range(seeds):
         for grid in grids:
             for question in grid.questions.values():
-                for cell in question.cells.values():
-                    found.setdefault(cell.seeded(seed))
+                if seed in question.asked_of(seeds):
+                    for cell in question.cells.values():
+                        found.setdefault(cell.seeded(seed))
     return list(found)
 
 
@@ -112,7 +125,7 @@ def answer(question: Question, store: CellStore, seeds: int, failed: Mapping[str
     values, digests = {}, {}
     reason = None
     incomplete = False
-    for seed in range(seeds):
+    for seed in question.asked_of(seeds):
         cells = {part: cell.seeded(seed) for part, cell in question.cells.items()}
         finished = {part: store.find(cell) for part, cell in cells.items()}
         there = {part: one for part, one in finished.items() if one is not None}

@@ -46,7 +46,7 @@ def answer_tables(
         tell: is told how many cells of how many are done, and of the last one.
     """
     store = CellStore(root)
-    grids = [grid for table in tables for grid in table.build(scale)]
+    grids = [grid for table in tables for grid in table.grids(scale)]
     cells = wanted(grids, scale.seeds)
     missing = [cell for cell in cells if store.find(cell) is None]
     done = len(cells) - len(missing)
