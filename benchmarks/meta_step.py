@@ -1,175 +1,189 @@
-"""Time and peak memory of one meta step: forward mode against double backward and `higher`.
+"""Time, peak memory and gradient of one meta step: forward mode against four peers, one table.
 
 Every engine takes the same step on the same networks and the same batch: look-ahead, meta-loss
-with T dropout passes, gradient of the U-Score network and one step of its optimiser. Each runs in
-a process of its own, so that none inherits another's memory.
+with T dropout passes, gradient of the U-Score network and one step of its optimiser. Ours takes T
+whole passes, as the peers do, or T heads on one trunk, which is exact when dropout sits before the
+last layer; on a GPU this also as a CUDA graph. Memory is what comes on top of networks and batches.
+On a CPU each engine runs in a process of its own, since a process has one peak; on a GPU, where the
+allocator counts, all run in one.
 
-    python benchmarks/meta_step.py                                   # a small net, CPU
-    python benchmarks/meta_step.py --classifier resnet50 --scorer resnet18 --size 224 --batch 64
+The gradients of the U-Score network are compared on small networks with the same dropout masks for
+all engines: cosine, and |difference| / |ours| in float32 and float64. Peers that are absent are
+named and left out; see `peers_meta` for how to get them.
+
+    python benchmarks/meta_step.py                                   # a small net
+    python benchmarks/meta_step.py --classifier resnet50 --scorer resnet18 --size 224 --batch 64 \
+        --precision bfloat16 --warmup 1 --repeats 3
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib.metadata
+import importlib.util
 import json
 import multiprocessing
 import platform
 import resource
+import shlex
 import statistics
+import sys
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import where
+from peers_meta import APPROXIMATE, LIBRARIES, LR, PEERS, Problem, Setting, Step
 from revar.bilevel import OneStep, Strategy, alignments
 from revar.functional import Params, call, mode, parameters
 from revar.methods.reweighting import linear_surrogate
-from revar.nets.base import Classifier, Dropout
-from revar.nets.build import Backbone
-from revar.registry import BACKBONES
-from revar.stochastic import DropoutPasses, variance
+from revar.stochastic import DropoutPasses
 
-N_CLASSES = 10
-LR = 0.01
+Figures = dict[str, Any]
+Precision = Literal["float32", "float64"]
+Masks = Literal["sequential", "same"]
 
 
-def build(name: str, size: int, n_outputs: int, rate: float) -> Classifier:
-    """A network of ours by name, or torchvision's with dropout added before its last layer."""
-    shape = (3, size, size)
-    if any(entry.name == name for entry in BACKBONES):
-        return Backbone(name, Dropout(rate=rate)).build(shape, n_outputs)
-    import torchvision
+def revar_step(problem: Problem, strategy: Strategy, *, shared_trunk: bool) -> None:
+    """This library's step."""
+    net = problem.classifier
+    sampler = DropoutPasses(net, shared_trunk)
 
-    module = torchvision.models.get_model(name, num_classes=n_outputs)
-    return Backbone("custom", Dropout(rate=rate), module).build(shape, n_outputs)
+    def losses(params: Params) -> Tensor:
+        return problem.losses(net, partial(call, net, params))
 
+    def meta_loss(params: Params) -> Tensor:
+        problem.seed(2)
+        return problem.meta_loss(*sampler.run(problem.x_meta, problem.setting.passes, params))
 
-class Problem:
-    """Networks, batches and the meta step of each engine on them."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        torch.manual_seed(0)
-        self.device = torch.device(options.device)
-        self.passes = options.passes
-        self.low = options.precision == "bfloat16"
-        size, batch = options.size, options.batch
-        self.classifier = build(options.classifier, size, N_CLASSES, 0.3).to(self.device)
-        self.scorer = build(options.scorer, size, 1, 0.0).to(self.device)
-        self.x, self.x_meta = (torch.randn(batch, 3, size, size).to(self.device) for _ in range(2))
-        self.y, self.y_meta = (torch.randint(N_CLASSES, (batch,)).to(self.device) for _ in range(2))
-        if self.device.type == "cuda":
-            for net in (self.classifier, self.scorer):
-                net.to(memory_format=torch.channels_last)
-            self.x = self.x.contiguous(memory_format=torch.channels_last)
-            self.x_meta = self.x_meta.contiguous(memory_format=torch.channels_last)
-        self.outer = torch.optim.Adam(self.scorer.parameters(), lr=1e-4)
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """The precision of the step."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.low)
-
-    def weights(self) -> Tensor:
-        """[n] differentiable weights of the training batch."""
-        with mode(self.scorer, dropout=True, statistics=False):
-            logits: Tensor = self.scorer(self.x)
-        return logits.squeeze(-1).float().sigmoid()
-
-    def losses(self, params: Params) -> Tensor:
-        """[n] training losses, in training mode."""
-        with mode(self.classifier, dropout=True, statistics=False):
-            logits = call(self.classifier, params, self.x)
-        return F.cross_entropy(logits, self.y, reduction="none")
-
-    def meta_loss(self, logits: Tensor, samples: Tensor) -> Tensor:
-        """Equation 4."""
-        return F.cross_entropy(logits, self.y_meta) + variance(samples).mean()
-
-    def revar_step(self, strategy: Strategy, *, shared_trunk: bool) -> None:
-        """This library's step."""
-        sampler = DropoutPasses(self.classifier, shared_trunk)
-
-        def meta_loss(params: Params) -> Tensor:
-            return self.meta_loss(*sampler.run(self.x_meta, self.passes, params))
-
-        with self.autocast():
-            weights = self.weights()
-            problem = OneStep(
-                losses=self.losses, weights=weights.detach(), lr=LR, meta_loss=meta_loss
-            )
-            found = alignments(problem, parameters(self.classifier), strategy)
-        self.update(linear_surrogate(weights, found.values, LR))
-
-    def kept_passes_step(self) -> None:
-        """Double backward as usually written: a graph of every pass is kept."""
-        params = {k: p.detach().requires_grad_() for k, p in self.classifier.named_parameters()}
-        with self.autocast():
-            inner = (self.weights() * self.losses(params)).mean()
-            gradients = torch.autograd.grad(inner, list(params.values()), create_graph=True)
-            named = zip(params.items(), gradients, strict=True)
-            ahead = {name: p - LR * gradient for (name, p), gradient in named}
-            with mode(self.classifier, dropout=False, statistics=True):
-                logits = call(self.classifier, ahead, self.x_meta)
-            with mode(self.classifier, dropout=True, statistics=True):
-                samples = [call(self.classifier, ahead, self.x_meta) for _ in range(self.passes)]
-            loss = self.meta_loss(logits, torch.stack(samples))
-        self.update(loss)
-
-    def higher_step(self) -> None:
-        """The same through ``higher``: a patched copy of the network and of its optimiser."""
-        import higher
-
-        inner = torch.optim.SGD(self.classifier.parameters(), lr=LR)
-        with (
-            self.autocast(),
-            higher.innerloop_ctx(self.classifier, inner, copy_initial_weights=True) as (
-                ahead,
-                stepper,
-            ),
-        ):
-            with mode(ahead, dropout=True, statistics=False):
-                losses = F.cross_entropy(ahead(self.x), self.y, reduction="none")
-                stepper.step((self.weights() * losses).mean())
-            with mode(ahead, dropout=False, statistics=True):
-                logits = ahead(self.x_meta)
-            with mode(ahead, dropout=True, statistics=True):
-                samples = [ahead(self.x_meta) for _ in range(self.passes)]
-            loss = self.meta_loss(logits, torch.stack(samples))
-            self.update(loss)
-
-    def update(self, loss: Tensor) -> None:
-        """One step of the scorer's optimiser."""
-        self.outer.zero_grad()
-        gradients = torch.autograd.grad(loss, list(self.scorer.parameters()), allow_unused=True)
-        for p, gradient in zip(self.scorer.parameters(), gradients, strict=True):
-            p.grad = gradient
-        self.outer.step()
-
-    def plain_step(self) -> None:
-        """Not a meta step: forward and backward of the classifier, for scale."""
-        with self.autocast(), mode(self.classifier, dropout=True, statistics=False):
-            loss = F.cross_entropy(self.classifier(self.x), self.y)
-        torch.autograd.grad(loss, list(self.classifier.parameters()))
+    with problem.autocast():
+        weights = problem.weights()
+        one = OneStep(losses=losses, weights=weights.detach(), lr=LR, meta_loss=meta_loss)
+        found = alignments(one, parameters(net), strategy)
+    problem.update(linear_surrogate(weights, found.values, LR))
 
 
-ENGINES: dict[str, Callable[[Problem], None]] = {
-    "plain training step": Problem.plain_step,
-    "forward mode, shared trunk": lambda p: p.revar_step("forward_mode", shared_trunk=True),
-    "forward mode, T full passes": lambda p: p.revar_step("forward_mode", shared_trunk=False),
-    "finite difference, shared trunk": lambda p: p.revar_step(
-        "finite_difference", shared_trunk=True
+def plain_step(problem: Problem) -> None:
+    """Not a meta step: forward and backward of the classifier, for scale."""
+    net = problem.classifier
+    with problem.autocast(), mode(net, dropout=True, statistics=False):
+        loss = F.cross_entropy(net(problem.x), problem.y)
+    torch.autograd.grad(loss, list(net.parameters()))
+
+
+def replayed_step(problem: Problem) -> None:
+    """This library's step as a CUDA graph, recorded in the first call."""
+    from revar.replay import FIRST, Graphs
+
+    first = "replay" not in problem.kept
+    if first:
+        problem.kept["stream"] = torch.cuda.Stream()
+    with torch.cuda.stream(problem.kept["stream"]):
+        if first:
+            problem.outer = torch.optim.Adam(problem.scorer.parameters(), lr=1e-4, capturable=True)
+            step = partial(revar_step, problem, "forward_mode", shared_trunk=True)
+            for _ in range(FIRST):
+                step()
+            problem.kept["replay"] = Graphs(problem.device).record(step)
+        problem.kept["replay"]()
+
+
+PLAIN = "plain training step"
+SHARED = "forward mode, shared trunk"
+FULL = "forward mode, T full passes"
+REPLAYED = "forward mode, shared, replayed"
+ENGINES: dict[str, Step] = {
+    PLAIN: plain_step,
+    SHARED: partial(revar_step, strategy="forward_mode", shared_trunk=True),
+    FULL: partial(revar_step, strategy="forward_mode", shared_trunk=False),
+    "finite difference, shared trunk": partial(
+        revar_step, strategy="finite_difference", shared_trunk=True
     ),
-    "double backward, shared trunk": lambda p: p.revar_step("double_backward", shared_trunk=True),
-    "double backward, T full passes": Problem.kept_passes_step,
-    "higher, T full passes": Problem.higher_step,
+    "double backward, shared trunk": partial(
+        revar_step, strategy="double_backward", shared_trunk=True
+    ),
+    **PEERS,
+    # Last: a recording that fails can leave the device useless to its process.
+    REPLAYED: replayed_step,
 }
-REFERENCE = "forward mode, shared trunk"
+PRECISIONS: tuple[Precision, ...] = ("float32", "float64")
+DRAWS = 5
+"""Of dropout masks, where the gradient of an engine depends on masks that ours does not draw."""
+
+
+def absent(name: str, device: str) -> str | None:
+    """What an engine lacks here."""
+    if name == REPLAYED and not device.startswith("cuda"):
+        return "needs a GPU"
+    if name in LIBRARIES and importlib.util.find_spec(LIBRARIES[name][0]) is None:
+        return f"{LIBRARIES[name][1]} is not installed"
+    return None
+
+
+def reason(error: Exception) -> str:
+    """What a peer fails with, in one line."""
+    first = str(error).splitlines()[0] if str(error) else ""
+    return f"{type(error).__name__}: {first}"[:160]
+
+
+def gradient(step: Step, problem: Problem, seed: int) -> Tensor:
+    """[P] gradient of the U-Score network, in float64."""
+    problem.reset()
+    torch.manual_seed(seed)
+    step(problem)
+    found = [torch.zeros_like(p) if p.grad is None else p.grad for p in problem.scorer.parameters()]
+    return torch.cat([part.flatten() for part in found]).double()
+
+
+@cache
+def small(precision: Precision, masks: Masks) -> Problem:
+    """Networks on which gradients are compared."""
+    return Problem(
+        Setting(
+            classifier="resnet20", scorer="resnet20", size=16, batch=8, passes=4,
+            precision=precision, masks=masks,
+        )
+    )  # fmt: skip
+
+
+@cache
+def small_gradient(name: str, precision: Precision, masks: Masks, seed: int) -> Tensor:
+    """What an engine finds there."""
+    return gradient(ENGINES[name], small(precision, masks), seed)
+
+
+def compare(name: str) -> Figures:
+    """Cosine and relative error of an engine's gradient against ours with T full passes."""
+    figures: Figures = {}
+
+    def pair(precision: Precision, masks: Masks, seed: int) -> tuple[Tensor, Tensor]:
+        ours, theirs = (small_gradient(each, precision, masks, seed) for each in (FULL, name))
+        return ours, theirs
+
+    try:
+        for precision in PRECISIONS:
+            ours, theirs = pair(precision, "same", 0)
+            figures[f"cosine_{precision}"] = F.cosine_similarity(ours, theirs, dim=0).item()
+            if name not in APPROXIMATE:
+                difference = (theirs - ours).norm() / ours.norm()
+                figures[f"relative_error_{precision}"] = difference.item()
+        if name in APPROXIMATE:
+            pairs = [pair("float64", "sequential", seed) for seed in range(DRAWS)]
+            cosines = [F.cosine_similarity(*both, dim=0).item() for both in pairs]
+            figures["cosines_own_masks"] = cosines
+    except Exception as error:  # whatever a peer fails with belongs in the table
+        return {"gradient_error": reason(error)}
+    return figures
 
 
 def _resident() -> int:
@@ -178,11 +192,8 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def measure(name: str, options: argparse.Namespace, answer: Connection) -> None:
-    """Run one engine and send its milliseconds and peak bytes."""
-    warnings.filterwarnings("ignore")
-    problem = Problem(options)
-    step = ENGINES[name]
+def measure(step: Step, problem: Problem, warmup: int, repeats: int) -> Figures:
+    """Milliseconds and peak bytes of one engine."""
     cuda = problem.device.type == "cuda"
 
     def timed() -> float:
@@ -194,21 +205,92 @@ def measure(name: str, options: argparse.Namespace, answer: Connection) -> None:
             torch.cuda.synchronize()
         return 1000 * (time.perf_counter() - began)
 
-    try:
-        problem.plain_step()
-        before = torch.cuda.memory_allocated() if cuda else _resident()
-        if cuda:
-            torch.cuda.reset_peak_memory_stats()
-        for _ in range(options.warmup):
-            timed()
-        times = [timed() for _ in range(options.repeats)]
-        # Linux counts the peak of a process in KiB.
-        peak_host = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        peak = torch.cuda.max_memory_allocated() if cuda else peak_host
-        answer.send({"ms": statistics.median(times), "all_ms": times, "bytes": peak - before})
-    except Exception as error:  # whatever a peer fails with belongs in the table
-        reason = str(error).splitlines()[0] if str(error) else ""
-        answer.send({"error": f"{type(error).__name__}: {reason}"[:160]})
+    problem.reset()
+    plain_step(problem)
+    gc.collect()
+    before = torch.cuda.memory_allocated() if cuda else _resident()
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    for _ in range(warmup):
+        timed()
+    times = [timed() for _ in range(repeats)]
+    # Linux counts the peak of a process in KiB.
+    peak_host = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = torch.cuda.max_memory_allocated() if cuda else peak_host
+    return {"ms": statistics.median(times), "all_ms": times, "bytes": peak - before}
+
+
+def work(names: list[str], setting: Setting, warmup: int, repeats: int, answer: Connection) -> None:
+    """Run engines one after another and send the figures of each."""
+    warnings.filterwarnings("ignore")
+    problem = Problem(setting)
+    for name in names:
+        try:
+            figures = measure(ENGINES[name], problem, warmup, repeats)
+        except Exception as error:  # whatever a peer fails with belongs in the table
+            figures = {"error": reason(error)}
+        answer.send((name, figures))
+
+
+def costs(names: list[str], setting: Setting, warmup: int, repeats: int) -> dict[str, Figures]:
+    """Measure engines in processes of their own; one process for all of them on a GPU."""
+    context = multiprocessing.get_context("spawn")
+    found: dict[str, Figures] = {}
+    left = list(names)
+    while left:
+        batch = left if setting.device.startswith("cuda") else left[:1]
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=work, args=(batch, setting, warmup, repeats, there))
+        process.start()
+        there.close()
+        try:
+            for _ in batch:
+                name, figures = here.recv()
+                found[name] = figures
+        except EOFError:
+            process.join()
+            if process.exitcode is not None and process.exitcode > 0:
+                sys.exit("the measuring process failed, see above")
+            killed = next(name for name in batch if name not in found)
+            found[killed] = {"error": "the process was killed, probably for memory"}
+        process.join()
+        left = [name for name in left if name not in found]
+    return found
+
+
+def table(engines: dict[str, Figures]) -> str:
+    """One row per engine."""
+    head = f"{'':34}{'':>10}{'':>9}{'time / ours':>17}{'memory / ours':>17}"
+    head += f"{'gradient against ours':>31}\n"
+    head += f"{'engine':34}{'ms':>10}{'MiB':>9}" + 2 * f"{'shared':>9}{'full':>8}"
+    lines = [head + f"{'cosine':>11}{'float32':>10}{'float64':>10}"]
+    for name, figures in engines.items():
+        row = f"{name:34}"
+        if "ms" not in figures:
+            row += figures.get("missing") or f"failed: {figures['error']}"
+        else:
+            row += f"{figures['ms']:10.1f}{figures['bytes'] / 2**20:9.0f}"
+            for ratio in ("time_ratio", "memory_ratio"):
+                for suffix, width in (("", 9), ("_full_passes", 8)):
+                    value = figures.get(ratio + suffix)
+                    row += f"{'-':>{width}}" if value is None else f"{value:{width}.2f}"
+            cosine = figures.get("cosine_float64")
+            row += f"{'-':>11}" if cosine is None else f"{cosine:11.6f}"
+            for precision in ("float32", "float64"):
+                value = figures.get(f"relative_error_{precision}")
+                row += f"{'-':>10}" if value is None else f"{value:10.1e}"
+            if "gradient_error" in figures:
+                row += f"  failed: {figures['gradient_error']}"
+        lines.append(row)
+    for name, figures in engines.items():
+        cosines = figures.get("cosines_own_masks")
+        if cosines:
+            lines.append(
+                f"{name}: cosine {min(cosines):.2f} to {max(cosines):.2f} over {len(cosines)} draws"
+                " where each of its passes over the training batch has dropout masks of its own"
+            )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -223,40 +305,46 @@ def main() -> None:
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--json", type=Path, help="write the figures here too")
     options = parser.parse_args()
+    fields = ("classifier", "scorer", "size", "batch", "passes", "device", "precision")
+    setting = Setting(**{field: getattr(options, field) for field in fields})
 
-    context = multiprocessing.get_context("spawn")
-    found: dict[str, dict[str, Any]] = {}
-    for name in ENGINES:
-        here, there = context.Pipe(duplex=False)
-        process = context.Process(target=measure, args=(name, options, there))
-        process.start()
-        there.close()
-        try:
-            found[name] = here.recv()
-        except EOFError:
-            found[name] = {"error": "the process was killed, probably for memory"}
-        process.join()
-
-    reference = found[REFERENCE]
-    processor = torch.cuda.get_device_name() if options.device == "cuda" else platform.processor()
-    heading = {k: v for k, v in vars(options).items() if k != "json"}
-    print(f"{processor or platform.machine()}, torch {torch.__version__}: {heading}")
-    print(f"{'engine':34}{'ms':>10}{'MiB':>10}{'time ratio':>12}{'memory ratio':>14}")
-    for name, figures in found.items():
-        if "error" in figures:
-            print(f"{name:34}{'failed: ' + figures['error']}")
+    lacking = {name: absent(name, setting.device) for name in options.engines}
+    names = [name for name, lack in lacking.items() if lack is None]
+    found = costs(names, setting, options.warmup, options.repeats)
+    # Threads that wait for each other cost far more than networks as small as those compared.
+    torch.set_num_threads(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agreed = {name: compare(name) for name in names if name not in (PLAIN, REPLAYED)}
+    engines: dict[str, Figures] = {}
+    for name, lack in lacking.items():
+        if lack is not None:
+            engines[name] = {"missing": lack}
             continue
-        figures["time_ratio"] = figures["ms"] / reference["ms"]
-        figures["memory_ratio"] = figures["bytes"] / max(reference["bytes"], 1)
-        print(
-            f"{name:34}{figures['ms']:10.1f}{figures['bytes'] / 2**20:10.0f}"
-            f"{figures['time_ratio']:12.2f}{figures['memory_ratio']:14.2f}"
-        )
+        engines[name] = figures = found[name] | agreed.get(name, {})
+        for reference, suffix in ((SHARED, ""), (FULL, "_full_passes")):
+            ours = found.get(reference, {})
+            if "ms" in ours and "ms" in figures:
+                figures[f"time_ratio{suffix}"] = figures["ms"] / ours["ms"]
+                figures[f"memory_ratio{suffix}"] = figures["bytes"] / max(ours["bytes"], 1)
+
+    cuda = setting.device.startswith("cuda")
+    processor = torch.cuda.get_device_name() if cuda else where.processor()
+    packages = {package for name, (_, package) in LIBRARIES.items() if name in names}
+    described = {
+        "processor": processor, "python": platform.python_version(), "torch": torch.__version__,
+        "peers": {package: importlib.metadata.version(package) for package in sorted(packages)},
+        **asdict(setting), "warmup": options.warmup, "repeats": options.repeats,
+        "command": shlex.join(["python", *sys.argv]), "commit": where.commit(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }  # fmt: skip
+    print(", ".join(f"{key} {value}" for key, value in described.items()))
+    print(table(engines))
     if options.json is not None:
-        described = {"processor": processor, "torch": torch.__version__, **heading}
-        options.json.write_text(json.dumps({"setting": described, "engines": found}, indent=2))
+        options.json.write_text(json.dumps({"setting": described, "engines": engines}, indent=2))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from revar.provenance import provenance
 from revar.recipe import Budget, Recipe, make_method, with_settings
 from revar.registry import METHODS
 from revar.splits import take_off
-from revar.training import EpochRecord
+from revar.totals import EpochRecord
 
 FIGURES = {
     "accuracy": "accuracy",

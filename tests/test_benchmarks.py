@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,13 +27,30 @@ def test_the_meta_step_benchmark_measures_every_engine(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    engines = json.loads(out.read_text())["engines"]
-    assert {"forward mode, shared trunk", "higher, T full passes"} <= engines.keys()
+    found = json.loads(out.read_text())
+    assert {"command", "commit", "date", "peers", "processor"} <= found["setting"].keys()
+    engines = found["engines"]
+    peers = {"double backward": "torch", "higher": "higher", "TorchOpt": "torchopt"}
+    peers = {f"{name}, T full passes": peers[name] for name in peers}
+    assert {"forward mode, shared trunk", "betty, T full passes", *peers} <= engines.keys()
     for name, figures in engines.items():
-        assert "error" not in figures, f"{name}: {figures}"
+        assert name in done.stdout
+        module = "betty" if name.startswith("betty") else peers.get(name, "torch")
+        if importlib.util.find_spec(module) is None:
+            assert "is not installed" in figures["missing"]
+            continue
+        if "replayed" in name and not torch.cuda.is_available():
+            assert figures == {"missing": "needs a GPU"}
+            continue
+        assert not {"error", "gradient_error"} & figures.keys(), f"{name}: {figures}"
         assert figures["ms"] > 0
         assert figures["time_ratio"] > 0
-    assert all(name in done.stdout for name in engines)
+        assert figures["time_ratio_full_passes"] > 0
+        if not any(word in name for word in ("plain", "replayed")):
+            assert figures["cosine_float64"] > 0.9, name
+        if name in peers:
+            assert figures["relative_error_float64"] < 1e-10, name
+            assert figures["relative_error_float32"] < 1e-3, name
 
 
 def test_the_metrics_benchmark_measures_ours_and_names_absent_peers(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from revar.optimisers import learning_rate, make_optimiser
 from revar.preparation import prepare
 from revar.progress import Log, Silent, describe
 from revar.recipe import Budget, Recipe, make_method
-from revar.training import EpochRecord
+from revar.totals import EpochRecord
 from revar.types import Batch, Task
 from support.problems import blobs, fit, recipe, source
 

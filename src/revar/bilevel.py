@@ -15,19 +15,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from revar.functional import Params, average
+from revar.dual_norm import MetaBatchNorm
+from revar.functional import Params, Rate, average
 from revar.parallel import world
-from revar.randomness import RandomState, preserved
+from revar.randomness import RandomState, back_to, preserved
 
 Losses = Callable[[Params], Tensor]
 """Parameters to the [n] losses of n examples."""
@@ -48,13 +49,37 @@ class OneStep:
         meta_loss: what the outer level minimises.
         candidates: per-example losses to align when they are not the training ones (examples
             that take no part in the step); ``None`` aligns the training examples themselves.
+        aligned: names of the parameters that gradients are compared in; ``None`` takes all. Fewer
+            are cheaper, and an approximation: the look-ahead moves all the same.
+        taken: the training step, where its gradient is known; else a pass of its own finds it.
     """
 
     losses: Losses
     weights: Tensor | None
-    lr: float
+    lr: Rate
     meta_loss: Objective
     candidates: Losses | None = None
+    aligned: frozenset[str] | None = None
+    taken: Taken | None = None
+
+    def part(self, params: Params) -> Params:
+        """Those parameters that gradients are compared in."""
+        if self.aligned is None:
+            return params
+        return {name: p for name, p in params.items() if name in self.aligned}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A training step that has its gradient and was not yet made.
+
+    Attributes:
+        gradient: of its weighted loss, by the name of the parameter.
+        start: of the generators before its pass.
+    """
+
+    gradient: Params
+    start: RandomState
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +116,7 @@ def full_precision(params: Params) -> torch.autocast:
     return torch.autocast(next(iter(params.values())).device.type, enabled=False)
 
 
-def lookahead(losses: Losses, params: Params, weights: Tensor | None, lr: float) -> Params:
+def lookahead(losses: Losses, params: Params, weights: Tensor | None, lr: Rate) -> Params:
     """``theta - lr * grad (1/n) sum_i w_i l_i(theta)``, detached."""
     if weights is None:
         return params
@@ -111,6 +136,11 @@ def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Pa
     return value.detach(), gradient
 
 
+def _norm(*, by_batch: bool) -> AbstractContextManager[Any]:
+    """Batch norm that has what a meta step needs; joint already where processes split the rows."""
+    return MetaBatchNorm(by_batch=by_batch) if world().size == 1 else nullcontext()
+
+
 @cache
 def _load_forward_mode() -> None:
     """Let torch load its forward-mode rules once, without its own deprecation warning."""
@@ -123,11 +153,19 @@ def _load_forward_mode() -> None:
 def directional_derivative(losses: Losses, params: Params, direction: Params) -> Tensor:
     """``<grad l_i, direction>`` for every example at once: one forward-mode pass.
 
-    In full precision even under autocast, where torch mixes the types of values and tangents
-    (batch norm by running statistics does), and where small alignments would be lost.
+    In the precision of the caller: under autocast to bfloat16 it has the relative error of a
+    gradient taken there. Several processes take it in full precision: rules of their joint layers
+    would mix types.
     """
     _load_forward_mode()
-    with torch.no_grad(), full_precision(params), plain_attention(), forward_ad.dual_level():
+    precision = nullcontext() if world().size == 1 else full_precision(params)
+    with (
+        torch.no_grad(),
+        precision,
+        _norm(by_batch=True),
+        plain_attention(),
+        forward_ad.dual_level(),
+    ):
         dual = {name: forward_ad.make_dual(p, direction[name]) for name, p in params.items()}
         primal, tangent = forward_ad.unpack_dual(losses(dual))
         return torch.zeros_like(primal) if tangent is None else tangent.clone()
@@ -164,18 +202,40 @@ def alignments(problem: OneStep, params: Params, strategy: Strategy = "forward_m
     the numbers that the caller's next step will draw: the generators come back untouched.
     """
     device = next(iter(params.values())).device
+    if problem.taken is not None:
+        return _after(problem, problem.taken, params, strategy)
     with preserved(device) as start, plain_attention():
         if strategy == "double_backward":
             return _double_backward(problem, params, start)
         ahead = lookahead(problem.losses, params, problem.weights, problem.lr)
-        meta_loss, direction = value_and_gradient(problem.meta_loss, ahead)
+        meta_loss, direction = _meta_gradient(problem, ahead)
         start.restore()
-        losses = problem.candidates or problem.losses
-        if strategy == "forward_mode":
-            values = directional_derivative(losses, params, direction)
-        else:
-            values = central_difference(losses, params, direction)
+        values = _along(problem, params, direction, strategy)
     return Alignments(values, meta_loss)
+
+
+def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -> Alignments:
+    """The same with the gradient of the training step itself; the generators go on from it."""
+    ahead = {name: p - problem.lr * taken.gradient[name] for name, p in params.items()}
+    with plain_attention():
+        meta_loss, direction = _meta_gradient(problem, ahead)
+        with back_to(taken.start):
+            values = _along(problem, params, direction, strategy)
+    return Alignments(values, meta_loss)
+
+
+def _meta_gradient(problem: OneStep, ahead: Params) -> tuple[Tensor, Params]:
+    with _norm(by_batch=False):
+        return value_and_gradient(
+            lambda part: problem.meta_loss({**ahead, **part}), problem.part(ahead)
+        )
+
+
+def _along(problem: OneStep, params: Params, direction: Params, strategy: Strategy) -> Tensor:
+    losses, at = problem.candidates or problem.losses, problem.part(params)
+    if strategy == "forward_mode":
+        return directional_derivative(losses, at, direction)
+    return central_difference(losses, at, direction)
 
 
 def losses_after(problem: OneStep, params: Params) -> Tensor:

@@ -49,7 +49,7 @@ def progress_of(state: TrainingState) -> tuple[Tensors, dict[str, Any]]:
         tensors.update(_optimiser_tensors(state.outer, "outer"))
     random = RandomState.capture(state.device)
     tensors["random.cpu"] = random.cpu
-    if random.cuda is not None:
+    if isinstance(random.cuda, Tensor):
         tensors["random.cuda"] = random.cuda
     tensors["epoch.sums"] = state.totals.sums.cpu()
     plain = {

@@ -37,6 +37,7 @@ from revar.predictions import Predictions
 from revar.preparation import Prepared, prepare
 from revar.randomness import RandomState, derive, preserved, repeatable, seeded
 from revar.recipe import Recipe
+from revar.replay import can_replay, replaying
 from revar.scores import available
 from revar.scores.learned import Fitted, fit_scores
 from revar.sharded import joint_outputs, own, sharing
@@ -182,9 +183,16 @@ def fit_prepared(
         _agree(state)
         keep = keeper.save if keeper is not None and world().first else None
         parts = in_parts(networks.classifier, budget.micro_batch)
-        with joint_outputs(networks.classifier), parts:
+        wanted = can_replay(budget, device, known_net=module is None)
+        with (
+            joint_outputs(networks.classifier),
+            parts,
+            replaying(device, wanted=wanted) as step,
+        ):
             _check_split(networks, splits["train"].x[: 2 * world().size + 1], device)
-            training.fit(state, recipe.method, task, budget, observer, checkpoint=keep, stop=stop)
+            training.fit(
+                state, recipe.method, task, budget, observer, checkpoint=keep, stop=stop, step=step
+            )
     model = Model(
         recipe=recipe,
         task=task,

@@ -12,6 +12,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 Params = dict[str, Tensor]
 """Parameters by their dotted name."""
+Rate = float | Tensor
+"""A learning rate: a number, or one on the device, where a recorded step reads it."""
 _KEPT = "_statistics_kept"
 """Marks batch norm whose running statistics are final."""
 
@@ -43,9 +45,20 @@ def call(net: nn.Module, params: Params | None, *inputs: Tensor, part: str = "fo
         output: Tensor = getattr(net, part)(*inputs)
         return output
     state = {f"net.{name}": value for name, value in params.items()}
-    state.update({f"net.{name}": value.clone() for name, value in net.named_buffers()})
+    state.update({f"net.{name}": copy for name, copy in _copies(dict(net.named_buffers())).items()})
     result: Tensor = functional_call(_Part(net), state, (part, *inputs))
     return result
+
+
+def _copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Of all of them, those of a kind at once: a net has hundreds of small ones."""
+    copies = {name: torch.empty_like(value) for name, value in tensors.items()}
+    kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
+    for name, value in tensors.items():
+        kinds.setdefault((value.dtype, value.device), []).append(name)
+    for names in kinds.values():
+        torch._foreach_copy_([copies[n] for n in names], [tensors[n].detach() for n in names])
+    return copies
 
 
 def flat_state(net: nn.Module) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from revar.dual_norm import usual_norm
 from revar.functional import Params, call
 
 Features = Callable[[Tensor], Tensor]
@@ -72,7 +73,8 @@ class _Again:
     def run(self, x: Tensor) -> Tensor:
         """The features of some rows."""
         if not self._again:
-            return self._trunk(x)
+            with usual_norm():
+                return self._trunk(x)
         # Through a name of the network, where `call` can find it; its statistics are copies.
         self._net.forward_features = self._trunk  # type: ignore[assignment]
         return call(self._net, self._params, x, part="forward_features")

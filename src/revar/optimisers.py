@@ -47,6 +47,7 @@ def make_optimiser(
     """
     rate = budget.learning_rate
     assert rate is not None
+    fused = _fused(parameters)
     scale_of = {p: (scales or {}).get(p, 1.0) for p in parameters}
     groups = []
     for scale in sorted(set(scale_of.values())):
@@ -59,13 +60,20 @@ def make_optimiser(
         ]
     groups = [group for group in groups if group["params"]]
     if budget.optimiser == "sgd":
-        return SGD(groups, lr=rate, momentum=budget.momentum, nesterov=budget.momentum > 0)
-    return AdamW(groups, lr=rate)
+        momentum = budget.momentum
+        return SGD(groups, lr=rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
+    return AdamW(groups, lr=rate, fused=fused, capturable=bool(fused))
 
 
 def make_outer(spec: OuterOptimiser, parameters: list[nn.Parameter]) -> Optimizer:
     """The scorer's optimiser."""
-    decay = spec.weight_decay
+    rate, decay, fused = spec.learning_rate, spec.weight_decay, _fused(parameters)
     if spec.name == "adam":
-        return Adam(parameters, lr=spec.learning_rate, weight_decay=decay)
-    return SGD(parameters, lr=spec.learning_rate, momentum=spec.momentum, weight_decay=decay)
+        recorded = bool(fused)
+        return Adam(parameters, lr=rate, weight_decay=decay, fused=fused, capturable=recorded)
+    return SGD(parameters, lr=rate, momentum=spec.momentum, weight_decay=decay, fused=fused)
+
+
+def _fused(parameters: list[nn.Parameter]) -> bool | None:
+    """On a GPU all parameters move in one kernel, which a recorded step can hold."""
+    return True if all(p.is_cuda for p in parameters) else None

@@ -21,7 +21,8 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from revar.training import EpochRecord, Observer
+from revar.totals import EpochRecord
+from revar.training import Observer
 
 _REFRESH = 0.5
 """Seconds between two readings of the running figures; each waits for the device."""

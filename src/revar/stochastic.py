@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from revar.dropouts import InsteadOfDropout
+from revar.dual_norm import usual_norm
 from revar.errors import InputError
 from revar.functional import Params, call, mode
 from revar.randomness import RandomState, derive, preserved, seed_generators
@@ -124,7 +125,7 @@ class DropoutPasses:
 
         def one_pass(inputs: Tensor) -> Tensor:
             # Inside the function, because the backward pass runs it again.
-            with using(share), mode(self.net, dropout=True, statistics=True):
+            with using(share), usual_norm(), mode(self.net, dropout=True, statistics=True):
                 return call(self.net, params, inputs)
 
         if not torch.is_grad_enabled():

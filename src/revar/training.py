@@ -10,50 +10,26 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
+from revar.bilevel import Taken
 from revar.errors import InputError
 from revar.feeds import DataFeeds
-from revar.functional import mode
+from revar.functional import Params, mode
 from revar.methods.base import Bilevel, Method, Plan
 from revar.methods.entropy import entropies
 from revar.nets.finetuning import layer_rates
 from revar.optimisers import learning_rate, make_optimiser, make_outer
 from revar.parallel import world
+from revar.randomness import RandomState
 from revar.recipe import Budget
 from revar.sharded import sharing
-from revar.types import Batch, Clock, Networks, Task
+from revar.totals import EpochRecord, Totals
+from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 CHECKPOINT_SECONDS = 600.0
 """Longest time between two checkpoints, for epochs that take hours."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRecord:
-    """One line of the log.
-
-    Attributes:
-        epoch: epochs done.
-        step: steps done.
-        lr: the learning rate of the last step.
-        loss: mean training loss of the epoch.
-        accuracy: of the training passes, dropout on, where there are classes.
-        meta_loss: mean over the epoch's meta steps, if there were any.
-        weight_mean: of the weights, if there were any.
-        weight_spread: their standard deviation.
-        seconds: the epoch took.
-    """
-
-    epoch: int
-    step: int
-    lr: float
-    loss: float
-    accuracy: float | None
-    meta_loss: float | None
-    weight_mean: float | None
-    weight_spread: float | None
-    seconds: float
 
 
 class Observer(Protocol):
@@ -67,43 +43,6 @@ class Observer(Protocol):
 
     def finished_epoch(self, record: EpochRecord) -> None:
         """After every epoch."""
-
-
-class Totals:
-    """Running sums of an epoch, kept on the device so that no step waits for it."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(8, dtype=torch.float64, device=device)
-
-    def add_step(self, loss: Tensor, hits: Tensor | None, n: int, weights: Tensor | None) -> None:
-        """Count a training step; hits of ``None`` leave the accuracy open."""
-        right = self.sums[0] * torch.nan if hits is None else hits.double()
-        new = [loss.detach().double() * n, right, torch.full_like(self.sums[0], n)]
-        if weights is None:
-            new += [torch.zeros_like(self.sums[0])] * 3
-        else:
-            w = weights.detach().double()
-            new += [w.sum(), w.square().sum(), torch.full_like(self.sums[0], w.numel())]
-        self.sums[:6] += torch.stack(new)
-
-    def add_outer(self, meta_loss: Tensor) -> None:
-        """Count a meta step."""
-        self.sums[6] += meta_loss.double()
-        self.sums[7] += 1
-
-    def figures(self) -> dict[str, float]:
-        """The means so far; this waits for the device."""
-        loss, hits, n, w, w2, weighted, meta, outer = self.sums.tolist()
-        figures = {"loss": loss / max(n, 1)}
-        if not math.isnan(hits):
-            figures["accuracy"] = hits / max(n, 1)
-        if outer:
-            figures["meta_loss"] = meta / outer
-        if weighted:
-            mean = w / weighted
-            figures["weight_mean"] = mean
-            figures["weight_spread"] = math.sqrt(max(w2 / weighted - mean**2, 0.0))
-        return figures
 
 
 @dataclass
@@ -180,7 +119,8 @@ class InterruptedRun(Exception):  # noqa: N818  (nothing went wrong: somebody as
     """The run was asked to stop, and its state is kept."""
 
 
-def _clock(state: TrainingState, budget: Budget) -> Clock:
+def clock_of(state: TrainingState, budget: Budget) -> Clock:
+    """Where the next step is."""
     steps = state.feeds.steps_per_epoch
     lr = learning_rate(budget, state.step, budget.epochs * steps)
     return Clock(step=state.step, total=budget.epochs * steps, steps_per_epoch=steps, lr=lr)
@@ -195,28 +135,67 @@ def _average_gradients(optimiser: Optimizer) -> None:
         p.grad = mean
 
 
+class Step(Protocol):
+    """One step, counted."""
+
+    def __call__(
+        self, state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
+    ) -> None:
+        """Take it."""
+
+
 def train_step(
     state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
 ) -> None:
     """One step, the outer one first where it is due."""
-    with sharing(len(batch.y)):
-        _train_step(state, method, task, budget, batch)
+    take_step(state, method, task, budget, batch, state.feeds, clock_of(state, budget))
+    state.step_in_epoch += 1
 
 
-def _train_step(
-    state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
+def outer_due(state: TrainingState, method: Method, clock: Clock) -> bool:
+    """Whether the scorer is updated before this step."""
+    return isinstance(method, Bilevel) and state.outer is not None and method.outer_due(clock)
+
+
+def take_step(
+    state: TrainingState,
+    method: Method,
+    task: Task,
+    budget: Budget,
+    batch: Batch,
+    feeds: Feeds,
+    clock: Clock,
 ) -> None:
-    networks, feeds, totals = state.networks, state.feeds, state.totals
-    clock = _clock(state, budget)
-    lr = clock.lr
-    if isinstance(method, Bilevel) and state.outer is not None and method.outer_due(clock):
-        with autocast(budget, state.device):
-            outer = method.outer_loss(networks, task, batch, feeds, clock)
-        state.outer.zero_grad()
-        outer.loss.backward()
-        _average_gradients(state.outer)
-        state.outer.step()
-        totals.add_outer(outer.meta_loss)
+    """What the device does in one step; counting it is left to the caller.
+
+    Args:
+        state: to move.
+        method: how.
+        task: what.
+        budget: resolved.
+        batch: of the step.
+        feeds: where the method takes further batches from.
+        clock: of the step; its learning rate may be a number on the device.
+    """
+    with sharing(len(batch.y)):
+        _take_step(state, method, task, budget, batch, feeds, clock)
+
+
+def _take_step(
+    state: TrainingState,
+    method: Method,
+    task: Task,
+    budget: Budget,
+    batch: Batch,
+    feeds: Feeds,
+    clock: Clock,
+) -> None:
+    networks, totals = state.networks, state.totals
+    due = outer_due(state, method, clock)
+    shared = due and isinstance(method, Bilevel) and method.shares_gradient
+    start = RandomState.capture(state.device) if shared else None
+    if due and not shared:
+        _take_outer_step(state, method, task, budget, batch, feeds, clock, None)
     with (
         autocast(budget, state.device),
         mode(networks.classifier, dropout=True, statistics=False),
@@ -228,16 +207,46 @@ def _train_step(
             penalties = entropies(result.logits, method.entropy_form)
             loss = loss + method.entropy * task.weighted(penalties, batch).mean()
     for group in state.optimiser.param_groups:
-        group["lr"] = lr * group["scale"]
+        group["lr"] = clock.lr * group["scale"]
     state.optimiser.zero_grad()
     loss.backward()
     _average_gradients(state.optimiser)
+    if start is not None:
+        taken = Taken(_gradient_of(networks.classifier), start)
+        _take_outer_step(state, method, task, budget, batch, feeds, clock, (result, taken))
     if budget.gradient_clip is not None:
         parameters = [p for group in state.optimiser.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
     state.optimiser.step()
     totals.add_step(loss, task.hits(result.logits, batch), len(batch.y), result.weights)
-    state.step_in_epoch += 1
+
+
+def _gradient_of(net: nn.Module) -> Params:
+    """By the name of the parameter; zero where the loss does not reach."""
+    trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in trained.items()}
+
+
+def _take_outer_step(
+    state: TrainingState,
+    method: Method,
+    task: Task,
+    budget: Budget,
+    batch: Batch,
+    feeds: Feeds,
+    clock: Clock,
+    taken: tuple[StepResult, Taken] | None,
+) -> None:
+    """Move the scorer."""
+    assert isinstance(method, Bilevel)
+    assert state.outer is not None
+    with autocast(budget, state.device):
+        outer = method.outer_loss(state.networks, task, batch, feeds, clock, taken)
+    state.outer.zero_grad()
+    outer.loss.backward()
+    _average_gradients(state.outer)
+    state.outer.step()
+    state.totals.add_outer(outer.meta_loss)
 
 
 def _end_epoch(state: TrainingState, budget: Budget) -> EpochRecord:
@@ -271,6 +280,7 @@ def fit(
     *,
     checkpoint: Callable[[TrainingState], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    step: Step | None = None,
 ) -> None:
     """Train until the budget is spent.
 
@@ -282,6 +292,7 @@ def fit(
         observer: is told of every step and epoch.
         checkpoint: is called after every epoch, every ten minutes, and when asked to stop.
         stop: is asked after every step.
+        step: how one is taken, if not by `train_step`.
 
     Where several processes share every batch, all come here with equal states and do the same;
     one that is asked to stop stops all.
@@ -295,11 +306,12 @@ def fit(
     total = budget.epochs * state.feeds.steps_per_epoch
     observer.started(step=state.step, total=total, epochs=budget.epochs)
     keep = checkpoint or (lambda _: None)
+    take = step or train_step
     kept_at = time.monotonic()
     while state.epoch < budget.epochs:
         began = time.perf_counter() - state.seconds
         for batch in state.feeds.epoch(state.epoch, start=state.step_in_epoch):
-            train_step(state, method, task, budget, batch)
+            take(state, method, task, budget, batch)
             state.seconds = time.perf_counter() - began
             observer.stepped(state.step, state.totals.figures)
             if stop is not None and world().any(stop()):
@@ -309,7 +321,7 @@ def fit(
                 keep(state)
                 kept_at = time.monotonic()
         with autocast(budget, state.device):
-            method.finish_epoch(state.networks, task, state.feeds, _clock(state, budget))
+            method.finish_epoch(state.networks, task, state.feeds, clock_of(state, budget))
         record = _end_epoch(state, budget)
         if not math.isfinite(record.loss):
             msg = (

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from revar.functional import at_least_single
+from revar.functional import Rate, at_least_single
 from revar.nets.base import Classifier
 from revar.nets.normalise import Normalise
+from revar.nets.scorer import Scored
 from revar.stochastic import DropoutPasses, Space, variance
 
 
@@ -36,6 +39,12 @@ class Batch:
         return Batch(self.x[rows], self.y[rows], self.index[rows], weight)
 
 
+@lru_cache(maxsize=8)
+def _factors(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """On the device once: a copy in every step would make the host wait for it."""
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What is to be learned: classes, unless it is `Regression`.
@@ -59,7 +68,7 @@ class Task:
     def weighted(self, losses: Tensor, batch: Batch) -> Tensor:
         """Any [n] losses times the weight of each example and that of its class."""
         if self.class_weights is not None:
-            losses = losses * losses.new_tensor(self.class_weights)[batch.y]
+            losses = losses * _factors(self.class_weights, losses.dtype, losses.device)[batch.y]
         return losses if batch.weight is None else losses * batch.weight
 
     def hits(self, logits: Tensor, batch: Batch) -> Tensor | None:
@@ -156,7 +165,7 @@ class Clock:
     step: int
     total: int
     steps_per_epoch: int
-    lr: float
+    lr: Rate
 
     @property
     def epoch(self) -> int:
@@ -172,11 +181,14 @@ class StepResult:
         loss: scalar to minimise over the classifier.
         logits: [n, C] class logits of the pass, for the running accuracy.
         weights: [n] weights of the examples, for methods that have them.
+        scored: what those are made of and is not yet differentiated, where the outer level of the
+            same step does that.
     """
 
     loss: Tensor
     logits: Tensor
     weights: Tensor | None = None
+    scored: Scored | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Counter[str], Coun
     plain = training.train_step
 
     def step(state: Any, method: Any, task: Any, budget: Any, batch: Any) -> None:
-        clock = training._clock(state, budget)
+        clock = training.clock_of(state, budget)
         due = isinstance(method, Bilevel) and method.outer_due(clock)
         passes: Counter[str] = Counter()
         networks = state.networks

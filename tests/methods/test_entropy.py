@@ -16,7 +16,8 @@ from revar.methods.erm import ERM
 from revar.optimisers import make_optimiser
 from revar.recipe import Budget
 from revar.scores.softmax import softmax_entropy
-from revar.training import Totals, TrainingState, train_step
+from revar.totals import Totals
+from revar.training import TrainingState, train_step
 from support.feeds import TASK, FixedFeeds, small
 from support.problems import CPU, blobs, fit
 

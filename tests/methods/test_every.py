@@ -22,7 +22,8 @@ from revar.recipe import make_method
 from revar.registry import METHODS
 from revar.run import RunFolder
 from revar.scores import available, uncertainty
-from revar.training import EpochRecord, TrainingState
+from revar.totals import EpochRecord
+from revar.training import TrainingState
 from support.problems import CPU, blobs, fit, recipe, source
 
 every = pytest.mark.parametrize("name", [entry.name for entry in METHODS])

@@ -21,6 +21,7 @@ from revar.randomness import seeded
 from revar.recipe import make_method
 from revar.registry import METHODS
 from revar.stochastic import DropoutPasses
+from revar.totals import EpochRecord
 from revar.types import Batch, Regression, Task
 
 TASK = Regression(input_shape=(3,))
@@ -151,10 +152,10 @@ def test_the_ordinary_loop_learns_a_regression() -> None:
     feeds = regression._feeds(recipe, problem, torch.float32)
     networks = regression._networks(recipe, task, problem, torch.float32)
     state = training.new_state(recipe.method, budget, networks, feeds, torch.device("cpu"))
-    records: list[training.EpochRecord] = []
+    records: list[EpochRecord] = []
 
     class Watcher(Silent):
-        def finished_epoch(self, record: training.EpochRecord) -> None:
+        def finished_epoch(self, record: EpochRecord) -> None:
             records.append(record)
 
     training.fit(state, recipe.method, task, budget, Watcher())

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from revar.data.source import Source
     from revar.preparation import Prepared
-    from revar.training import EpochRecord, TrainingState
+    from revar.totals import EpochRecord
+    from revar.training import TrainingState
 
 TESTS = Path(__file__).parents[1]
 Case = tuple[Literal["table", "images"], str, dict[str, str]]

@@ -6,6 +6,7 @@ or underconfident there; the gamma of that range then rises or falls, below zero
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -115,6 +116,10 @@ class AdaFocal(Method):
     def build_memory(self, sizes: Sizes) -> Bins:
         """Bins of equal width with the initial gamma, until the first epoch ends."""
         return Bins(self.bins, self.gamma_initial)
+
+    def kind(self, clock: Clock) -> Hashable:
+        """All steps are alike."""
+        return "every"
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

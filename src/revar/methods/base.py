@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
 from revar import fields
+from revar.bilevel import Taken
 from revar.errors import InputError
 from revar.nets.base import Classifier
 from revar.types import Batch, Clock, Feeds, Networks, OuterResult, Regression, StepResult, Task
+
+DefaultScore = Literal[
+    "fused",
+    "uscore",
+    "softmax",
+    "softmax_entropy",
+    "dropout_entropy",
+    "dropout_variance",
+    "mutual_information",
+    "mcd",
+]
+"""Scores that a run may use without being told to."""
 
 
 class MakeClassifier(Protocol):
@@ -151,6 +165,15 @@ class Method(ABC):
     ) -> StepResult:
         """The loss of one training batch, to be minimised over classifier and heads."""
 
+    def kind(self, clock: Clock) -> Hashable:
+        """What of the clock decides which operations a step takes.
+
+        Steps of one kind differ in their batches and their learning rate only, so that a device
+        can record one and replay it for the others (`revar.replay`). ``None`` says that no two
+        steps need be alike.
+        """
+        return None
+
     def finish_epoch(  # noqa: B027  (most methods have nothing to do)
         self, networks: Networks, task: Task, feeds: Feeds, clock: Clock
     ) -> None:
@@ -224,11 +247,31 @@ class Bilevel(Method):
     def weigh(self, networks: Networks, task: Task, batch: Batch) -> Tensor:
         """[n] weights the method gives to examples by now, by deterministic passes."""
 
+    @property
+    def shares_gradient(self) -> bool:
+        """Whether the look-ahead is the training step itself; the scorer is then updated after."""
+        return False
+
     @abstractmethod
     def outer_loss(
-        self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
+        self,
+        networks: Networks,
+        task: Task,
+        batch: Batch,
+        feeds: Feeds,
+        clock: Clock,
+        taken: tuple[StepResult, Taken] | None = None,
     ) -> OuterResult:
-        """The loss of one meta step, to be minimised over the scorer."""
+        """The loss of one meta step, to be minimised over the scorer.
+
+        Args:
+            networks: all of them.
+            task: what is learned.
+            batch: of the training step.
+            feeds: of meta examples and unlabelled inputs.
+            clock: of the training step.
+            taken: what the training step came to, where the method shares its gradient.
+        """
 
 
 def phase_start(fraction: float, epochs: int | None, total: int, steps_per_epoch: int) -> int:

@@ -5,6 +5,7 @@ A proper score like cross-entropy, but bounded: one confident mistake costs at m
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -25,6 +26,10 @@ def brier_losses(logits: Tensor, labels: Tensor) -> Tensor:
 @dataclass(frozen=True, kw_only=True)
 class Brier(Method):
     """Minimise the mean Brier score of the training set."""
+
+    def kind(self, clock: Clock) -> Hashable:
+        """All steps are alike."""
+        return "every"
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

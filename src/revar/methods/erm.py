@@ -6,6 +6,7 @@ are this training with different scores.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Self
 
@@ -27,6 +28,10 @@ class ERM(Method):
     def learns_numbers(self) -> bool:
         """By squared error."""
         return True
+
+    def kind(self, clock: Clock) -> Hashable:
+        """All steps are alike."""
+        return "every"
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

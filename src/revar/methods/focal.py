@@ -6,6 +6,7 @@ fades as the label becomes likely, faster where gamma is larger, and ends up les
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +37,10 @@ class FLSD53(Method):
         for name in ("gamma", "gamma_unlikely"):
             fields.require(getattr(self, name) >= 0, self, name, "not be negative")
         fields.require(0 <= self.threshold <= 1, self, "threshold", "be in [0, 1]")
+
+    def kind(self, clock: Clock) -> Hashable:
+        """All steps are alike."""
+        return "every"
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

@@ -7,6 +7,7 @@ class pays o, a reserved stake pays 1, so the loss is the negative log-return (u
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +41,10 @@ class Gamblers(Abstaining):
         fields.require(
             o is None or (o > 1 and math.isfinite(o)), self, "payoff", "be finite and above 1"
         )
+
+    def kind(self, clock: Clock) -> Hashable:
+        """Whether it still pretrains."""
+        return clock.step < self.abstains_from(clock.total, clock.steps_per_epoch)
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

@@ -6,7 +6,7 @@ certain than one it settled early, whatever the last weights say of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
@@ -132,6 +132,10 @@ class History(Method):
     def build_memory(self, sizes: Sizes) -> nn.Module:
         """C numbers for every known example."""
         return Sums(sizes)
+
+    def kind(self, clock: Clock) -> Hashable:
+        """Whether the averages have begun."""
+        return clock.epoch >= self._from(clock)
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

@@ -6,6 +6,7 @@ that of a held-out batch. Nothing is learned outside the classifier and nothing 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +48,10 @@ class L2R(Reweighting):
             raise InputError(
                 "the meta set is empty, L2R takes its weights from it; set meta_fraction"
             )
+
+    def kind(self, clock: Clock) -> Hashable:
+        """All steps are alike."""
+        return "every"
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

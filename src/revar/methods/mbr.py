@@ -8,6 +8,7 @@ margin, with nothing learned and no meta set.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,6 +68,10 @@ class MBR(Method):
                 "train longer or shorten the warm-up"
             )
             raise InputError(msg)
+
+    def kind(self, clock: Clock) -> Hashable:
+        """Whether it still warms up."""
+        return clock.step < self._weighted_from(clock.total, clock.steps_per_epoch)
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

@@ -6,6 +6,7 @@ how far wrong ones are from confidence 0, at similar confidences.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -88,6 +89,10 @@ class MMCE(Method):
         if self.penalty is not None:
             return self.penalty
         return 4.0 if self.double_normalised else 1.0
+
+    def kind(self, clock: Clock) -> Hashable:
+        """All steps are alike."""
+        return "every"
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

@@ -6,6 +6,7 @@ step, through a one-step look-ahead of the classifier, so that the loss on a hel
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from revar import fields
-from revar.bilevel import OneStep, alignments, full_precision
+from revar.bilevel import OneStep, Taken, alignments, full_precision
 from revar.errors import InputError
 from revar.functional import at_least_single, average, parameters
 from revar.methods.base import Bilevel, MakeClassifier, OuterOptimiser, Plan
@@ -107,6 +108,10 @@ class MetaWeightNet(Reweighting, Bilevel):
         """A new V."""
         return WeightNet(self.width)
 
+    def kind(self, clock: Clock) -> Hashable:
+        """All steps are alike."""
+        return "every"
+
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> StepResult:
@@ -127,7 +132,13 @@ class MetaWeightNet(Reweighting, Bilevel):
         return clock.step % self.interval == 0
 
     def outer_loss(
-        self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
+        self,
+        networks: Networks,
+        task: Task,
+        batch: Batch,
+        feeds: Feeds,
+        clock: Clock,
+        taken: tuple[StepResult, Taken] | None = None,
     ) -> OuterResult:
         """``-(lr/n) sum_i s_i w_i``, s the alignments; the look-ahead is a plain step at lr."""
         meta = feeds.meta(min(self.meta_batch or len(batch.y), feeds.meta_size))

@@ -10,6 +10,7 @@ a U-Score that ranks errors at chance: see docs/design/004-default-u-score.md.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
@@ -18,20 +19,29 @@ import torch
 from torch import Tensor
 
 from revar import fields
-from revar.bilevel import Losses, OneStep, Strategy, alignments
+from revar.bilevel import Losses, OneStep, Strategy, Taken, alignments
 from revar.errors import InputError
-from revar.functional import at_least_single, average, mode, parameters
-from revar.methods.base import Bilevel, MakeClassifier, OuterOptimiser, Plan, phase_start
+from revar.functional import Rate, at_least_single, average, mode, parameters
+from revar.methods.base import (
+    Bilevel,
+    DefaultScore,
+    MakeClassifier,
+    OuterOptimiser,
+    Plan,
+    phase_start,
+)
 from revar.methods.reweighting import (
     MetaObjective,
     WeightNormalisation,
     evidence_for,
+    halves,
     linear_surrogate,
     losses_of,
     normalise_weights,
     proximal_surrogate,
 )
 from revar.nets.base import Classifier
+from revar.nets.finetuning import upper_layers
 from revar.nets.pretrained import load_pretrained
 from revar.nets.scorer import (
     Evidence,
@@ -42,21 +52,9 @@ from revar.nets.scorer import (
     Scorer,
     top_log_odds,
 )
-from revar.parallel import world
 from revar.sharded import sharing, whole
 from revar.stochastic import Space
 from revar.types import Batch, Clock, Feeds, Networks, OuterResult, Regression, StepResult, Task
-
-DefaultScore = Literal[
-    "fused",
-    "uscore",
-    "softmax",
-    "softmax_entropy",
-    "dropout_entropy",
-    "dropout_variance",
-    "mutual_information",
-    "mcd",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +92,12 @@ class ReVaR(Bilevel):
         unlabelled_from: share of the budget after which they take part [230 of 300 epochs].
         unlabelled_from_epoch: the same in epochs, instead.
         engine: strategy for the hypergradient; all give the same numbers.
+        shares_gradient: the look-ahead is the training step itself, whose gradient is there
+            anyway, and g is updated after it instead of before [no]. The weights of a step are
+            then those of g before its update; the hypergradient is exact.
+        aligned_layers: ``all`` [yes], or ``upper``: gradients are compared in the upper quarter
+            of the layers and the head only, an approximation that needs no derivative of the
+            rest.
         default_score: the score a run uses unless told otherwise [uscore].
     """
 
@@ -120,6 +124,8 @@ class ReVaR(Bilevel):
     unlabelled_from: float = 230 / 300
     unlabelled_from_epoch: int | None = None
     engine: Strategy = "forward_mode"
+    shares_gradient: bool = False
+    aligned_layers: Literal["all", "upper"] = "all"
     default_score: DefaultScore = "fused"
 
     @classmethod
@@ -159,6 +165,10 @@ class ReVaR(Bilevel):
                 self.variance_weight > 0, self, "variance_weight", "be positive: it is the whole "
                 "meta-loss with unlabelled=only",
             )  # fmt: skip
+        if self.engine == "double_backward":
+            for name, only in (("shares_gradient", False), ("aligned_layers", "all")):
+                whole = "be left alone: double_backward takes every step whole"
+                fields.require(getattr(self, name) == only, self, name, whole)
         if self.scorer != "network":
             for name in ("scorer_backbone", "scorer_pretrained"):
                 fields.require(
@@ -242,6 +252,11 @@ class ReVaR(Bilevel):
             load_pretrained(net, Path(self.scorer_pretrained))
         return NetworkScorer(net)
 
+    def kind(self, clock: Clock) -> Hashable:
+        """Whether examples are weighted, and whether unlabelled inputs take part."""
+        weighted = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
+        return weighted, clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
+
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
     ) -> StepResult:
@@ -252,6 +267,11 @@ class ReVaR(Bilevel):
         losses = task.losses(logits, batch)
         if clock.step < self._weighted_from(clock.total, clock.steps_per_epoch):
             return StepResult(average(losses), logits)
+        if self.shares_gradient and self.candidates != "held_out" and self.outer_due(clock):
+            # The look-ahead is this step: it must use the weights that are differentiated.
+            scored = self._score(networks, batch, features.detach())
+            weights = self._as_weights(scored).detach()
+            return StepResult(average(weights * losses), logits, weights, scored)
         weights = self._weights(networks, batch, features.detach())
         return StepResult(average(weights * losses), logits, weights)
 
@@ -261,14 +281,20 @@ class ReVaR(Bilevel):
         return warm and clock.step % self.interval == 0
 
     def outer_loss(
-        self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock
+        self,
+        networks: Networks,
+        task: Task,
+        batch: Batch,
+        feeds: Feeds,
+        clock: Clock,
+        taken: tuple[StepResult, Taken] | None = None,
     ) -> OuterResult:
         """``-(lr/n) sum_i s_i w_i`` over the candidates, or its proximal form; s are alignments."""
         size = self.meta_batch or len(batch.y)
         if self.candidates == "train":
             meta, held_out = feeds.meta(min(size, feeds.meta_size)), None
         else:
-            meta, held_out = _halves(feeds, min(size, feeds.meta_size // 2))
+            meta, held_out = halves(feeds, min(size, feeds.meta_size // 2))
         late = clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
         unlabelled = feeds.unlabelled(len(meta.y)) if self.uses_unlabelled and late else None
         objective = MetaObjective(
@@ -283,12 +309,15 @@ class ReVaR(Bilevel):
             meta_loss = objective.labelled(networks, task, meta, unlabelled)
 
         train = losses_of(networks, task, batch, training=True)
-        if self.candidates == "held_out":
-            scored = []
+        scored: list[Scored] = []
+        weights: Tensor | None = None
+        if taken is not None:
+            scored += [] if taken[0].scored is None else [taken[0].scored]
+        elif self.candidates == "held_out":
             weights = self._weights(networks, batch)
         else:
             # One pass of g: the look-ahead must use the very weights that are differentiated.
-            scored = [self._score(networks, batch)]
+            scored.append(self._score(networks, batch))
             weights = self._as_weights(scored[0]).detach()
         problem = OneStep(
             losses=train,
@@ -296,6 +325,8 @@ class ReVaR(Bilevel):
             lr=clock.lr,
             meta_loss=meta_loss,
             candidates=self._candidate_losses(networks, task, train, held_out),
+            aligned=upper_layers(networks.classifier) if self.aligned_layers == "upper" else None,
+            taken=None if taken is None else taken[1],
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
         if held_out is not None:
@@ -337,20 +368,20 @@ class ReVaR(Bilevel):
         fraction, epoch = self.unlabelled_from, self.unlabelled_from_epoch
         return phase_start(fraction, epoch, total, steps_per_epoch)
 
-    def _score(self, networks: Networks, batch: Batch) -> Scored:
+    def _score(self, networks: Networks, batch: Batch, features: Tensor | None = None) -> Scored:
         """Run g on examples, in training mode and differentiable."""
         assert isinstance(networks.scorer, Scorer)
         # Batch norm cannot take its statistics from a single example.
         training = mode(networks.scorer, dropout=True, statistics=len(batch.y) < 2)
         with sharing(len(batch.y)), training:
-            scored: Scored = networks.scorer(evidence_for(networks, batch.x))
+            scored: Scored = networks.scorer(evidence_for(networks, batch.x, features))
             return Scored(whole(scored.base), whole(scored.correction))
 
     def _as_weights(self, scored: Scored) -> Tensor:
         raw = at_least_single(scored.logit).sigmoid()
         return normalise_weights(raw, self.weight_normalisation)
 
-    def _surrogate(self, scored: Scored, alignment: Tensor, lr: float) -> Tensor:
+    def _surrogate(self, scored: Scored, alignment: Tensor, lr: Rate) -> Tensor:
         """A scalar whose gradient over g is the hypergradient of these candidates, or proximal."""
         if self.update == "proximal":
             return proximal_surrogate(at_least_single(scored.correction), alignment)
@@ -364,12 +395,3 @@ class ReVaR(Bilevel):
             scored: Scored = networks.scorer(evidence_for(networks, batch.x, features))
             scored = Scored(whole(scored.base), whole(scored.correction))
         return self._as_weights(scored)
-
-
-def _halves(feeds: Feeds, half: int) -> tuple[Batch, Batch]:
-    """Two batches of one draw, so that no example is aligned with its own gradient."""
-    drawn = feeds.meta(2 * half)
-    if world().size > 1:
-        # A process has other rows of each half than the halves of its rows.
-        return feeds.meta_at(drawn.index[:half]), feeds.meta_at(drawn.index[half:])
-    return drawn.part(slice(None, half)), drawn.part(slice(half, 2 * half))

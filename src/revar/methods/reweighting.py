@@ -10,12 +10,13 @@ from torch import Tensor
 
 from revar import fields
 from revar.bilevel import Losses, Objective, Strategy
-from revar.functional import Params, at_least_single, average, call, mode
+from revar.functional import Params, Rate, at_least_single, average, call, mode
 from revar.methods.base import Method
 from revar.nets.scorer import Evidence, NetworkScorer, top_log_odds
+from revar.parallel import world
 from revar.sharded import alone, sharing
 from revar.stochastic import Space
-from revar.types import Batch, Networks, Task
+from revar.types import Batch, Feeds, Networks, Task
 
 WeightNormalisation = Literal["none", "batch_mean_one", "sum_one"]
 
@@ -32,7 +33,7 @@ def normalise_weights(raw: Tensor, how: WeightNormalisation) -> Tensor:
     return share * len(raw) if how == "batch_mean_one" else share
 
 
-def linear_surrogate(weights: Tensor, alignment: Tensor, lr: float) -> Tensor:
+def linear_surrogate(weights: Tensor, alignment: Tensor, lr: Rate) -> Tensor:
     """``-(lr / n) sum_i s_i w_i``: its gradient is the hypergradient (appendix A).
 
     Args:
@@ -104,6 +105,15 @@ def losses_of(networks: Networks, task: Task, batch: Batch, *, training: bool) -
             return task.losses(call(classifier, params, batch.x), batch)
 
     return losses
+
+
+def halves(feeds: Feeds, half: int) -> tuple[Batch, Batch]:
+    """Two batches of one draw, so that no example is aligned with its own gradient."""
+    drawn = feeds.meta(2 * half)
+    if world().size > 1:
+        # A process has other rows of each half than the halves of its rows.
+        return feeds.meta_at(drawn.index[:half]), feeds.meta_at(drawn.index[half:])
+    return drawn.part(slice(None, half)), drawn.part(slice(half, 2 * half))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ label is believed; the rest of the target goes to an output for abstaining.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -68,6 +69,10 @@ class SAT(Abstaining):
     def build_memory(self, sizes: Sizes) -> nn.Module:
         """A belief for every training example."""
         return Beliefs(sizes.train)
+
+    def kind(self, clock: Clock) -> Hashable:
+        """Whether it still pretrains."""
+        return clock.step < self.abstains_from(clock.total, clock.steps_per_epoch)
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

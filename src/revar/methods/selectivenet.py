@@ -7,6 +7,7 @@ from fitting the selected part alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,6 +94,10 @@ class SelectiveNet(Method):
         """G and h."""
         start = min(self.coverage, 0.99) if self.selection_start == "coverage" else 0.5
         return SelectiveHeads(classifier.n_features, n_classes, self.width, start)
+
+    def kind(self, clock: Clock) -> Hashable:
+        """All steps are alike."""
+        return "every"
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

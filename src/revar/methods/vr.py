@@ -5,6 +5,7 @@ The dropout variance that ReVaR puts into its meta-loss is put into the training
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -90,6 +91,10 @@ class VR(Method):
                 f"{plan.total}; lower unlabelled_from"
             )
             raise InputError(msg)
+
+    def kind(self, clock: Clock) -> Hashable:
+        """Whether unlabelled inputs take part."""
+        return clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

@@ -134,6 +134,19 @@ def layer_rates(classifier: Classifier, decay: float) -> dict[nn.Parameter, floa
     return {p: decay ** (top - depth) for depth, layer in enumerate(layers) for p in layer}
 
 
+def upper_layers(classifier: Classifier) -> frozenset[str]:
+    """Names of the parameters of the head and of the upper quarter of the layers below it."""
+    depths = layer_rates(classifier, 0.5)
+    rates = sorted(set(depths.values()), reverse=True)
+    # The first is the head's, or that of the last layer where no head is known.
+    lowest = rates[min(1 + (len(rates) - 1) // 4, len(rates) - 1)]
+    return frozenset(
+        name
+        for name, p in classifier.named_parameters()
+        if p.requires_grad and depths.get(p, 0.0) >= lowest
+    )
+
+
 def _layers(net: nn.Module, without: set[nn.Parameter]) -> list[list[nn.Parameter]]:
     """The parameters of a network by its blocks, the lowest first."""
     blocks: dict[str, list[nn.Parameter]] = {}

@@ -1,0 +1,114 @@
+"""What training with a U-Score costs, relative to our own fastest plain training.
+
+All settings train the same net on the same noise, one after the other in one process, steps of
+all kinds in their ordinary order; a repetition is some whole intervals between meta steps.
+
+    python benchmarks/epoch.py                                                 # a small net, CPU
+    python benchmarks/epoch.py --device cuda --backbone resnet50 --scorer resnet18 --size 224 \
+        --batch 64 --json results/epoch/h200_224.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from steps import Setting, Size, Timed, paper, timed
+from where import commit, processor
+
+
+def settings(scorer: str, names: list[str] | None, *, gpu: bool) -> list[Setting]:
+    """All of them, or those asked for."""
+    found = [
+        Setting(name="erm"),
+        paper("features", "features", shares_gradient=True),
+        paper("evidence", "evidence", shares_gradient=True),
+        paper("features, own look-ahead", "features"),
+        paper("features, upper layers", "features", shares_gradient=True, aligned_layers="upper"),
+        paper("network", "network", scorer, shares_gradient=True),
+        paper("network, own look-ahead", "network", scorer),
+        paper("network, upper layers", "network", scorer, shares_gradient=True,
+              aligned_layers="upper"),
+        Setting(name="revar (default)", method="revar", changes=(("warmup", 0.0),)),
+    ]  # fmt: skip
+    if gpu:
+        found += [
+            Setting(name="erm, not replayed", graphs=False),
+            Setting(name="revar-paper, not replayed", method="revar-paper", graphs=False,
+                    changes=(("scorer_backbone", scorer), ("warmup", 0.0))),
+        ]  # fmt: skip
+    return [one for one in found if names is None or one.name in names]
+
+
+def main() -> None:
+    """Print a table and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backbone", default="resnet20")
+    parser.add_argument("--scorer", default="resnet20")
+    parser.add_argument("--size", type=int, default=32, help="of images; 0 for rows of 32 numbers")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--intervals", type=int, default=2, help="of 15 steps, in a repetition")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--settings", nargs="*", help="only these")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    shape = (3, options.size, options.size) if options.size else (32,)
+    # A whole number of batches: steps are then of one size.
+    size = Size(backbone=options.backbone, shape=shape, batch=options.batch,
+                train=16 * options.batch, meta=max(1024, 2 * options.batch))  # fmt: skip
+    found: dict[str, Timed] = {}
+    console = Console()
+    for one in settings(options.scorer, options.settings, gpu=device.type == "cuda"):
+        with console.status(one.name):
+            found[one.name] = timed(
+                one, size, device, steps=15 * options.intervals,
+                warm=65 if device.type == "cuda" else 15, repeats=options.repeats,
+            )  # fmt: skip
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    plain = found.get("erm")
+    table = Table(title=f"{options.backbone}, {shape}, batch {options.batch}, {options.device}")
+    for column in ("setting", "ms a step", "against erm", "peak GiB"):
+        table.add_column(column, justify="left" if column == "setting" else "right")
+    for name, value in found.items():
+        ratio = "" if plain is None else f"{value.median / plain.median:.3f}"
+        peak = "" if value.peak_gib is None else f"{value.peak_gib:.2f}"
+        table.add_row(name, f"{value.median:.3f}", ratio, peak)
+    console.print(table)
+    if options.json is None:
+        return
+    gpu = torch.cuda.get_device_name() if device.type == "cuda" else None
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(
+        json.dumps(
+            {
+                "command": shlex.join(["python", *sys.argv]), "commit": commit(),
+                "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
+                "python": platform.python_version(), "processor": processor(), "gpu": gpu,
+                "settings": {
+                    name: {
+                        "milliseconds": value.milliseconds, "peak_gib": value.peak_gib,
+                        "ratio": None if plain is None else value.median / plain.median,
+                        "replayed": value.replayed,
+                    }
+                    for name, value in found.items()
+                },
+            },
+            indent=1,
+        ) + "\n", encoding="utf-8",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

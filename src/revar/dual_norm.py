@@ -1,0 +1,195 @@
+"""Batch norm for the meta step: few passes over the data, in any precision, in forward mode too.
+
+With ``h = (x - mean) / deviation`` over the batch, a tangent t of x moves h by
+
+    (t - mean(t) - h mean(h t)) / deviation,
+
+which is what the backward pass of batch norm does to a gradient: its Jacobian is symmetric. So the
+fused kernels of the backward pass serve here too, where torch's own rule takes a dozen passes and
+cannot mix the types that autocast does. On a GPU the kernels are those of synchronised batch norm:
+the usual ones for fixed statistics leave the memory format of images, and are slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+_SMALLEST = 1e-6
+"""Of a weight that is divided by; new residual blocks have weights of zero."""
+
+
+def _channels(values: Tensor, like: Tensor) -> Tensor:
+    """[channels] to a shape that multiplies [n, channels, ...], in its type."""
+    return values.view(1, -1, *[1] * (like.ndim - 2)).to(like.dtype)
+
+
+def _affine(x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, inverse: Tensor) -> Tensor:
+    """``scale * (x - mean) * inverse + shift`` by channel."""
+    if x.is_cuda:
+        return torch.batch_norm_elemt(x, scale, shift, mean, inverse, 0.0)
+    by = scale * inverse
+    return torch.addcmul(_channels(shift - mean * by, x), x, _channels(by, x))
+
+
+class _ByBatch(torch.autograd.Function):
+    """``weight * h + bias`` with mean and deviation of the batch; forward mode only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        y, mean, inverse = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
+        ctx.save_for_forward(x, weight, mean, inverse)
+        ctx.eps = eps
+        return y
+
+    @staticmethod
+    def jvp(
+        ctx: Any, x_tangent: Tensor | None, weight_tangent: Tensor | None,
+        bias_tangent: Tensor | None, _: None,
+    ) -> Tensor:  # fmt: skip
+        x, weight, mean, inverse = ctx.saved_tensors
+        scale = torch.zeros_like(mean) if weight_tangent is None else weight_tangent
+        shift = torch.zeros_like(mean) if bias_tangent is None else bias_tangent
+        if x_tangent is None:
+            return _affine(x, scale, shift, mean, inverse)
+        if x.is_cuda:
+            return _in_one(x_tangent, x, weight, mean, inverse, scale, shift)
+        moved, _, _ = torch.ops.aten.native_batch_norm_backward(
+            x_tangent, x, weight, None, None, mean, inverse, True, ctx.eps, [True, False, False]
+        )
+        return _affine(x, scale, shift, mean, inverse).add_(moved)
+
+
+def _in_one(
+    x_tangent: Tensor, x: Tensor, weight: Tensor, mean: Tensor, inverse: Tensor, scale: Tensor,
+    shift: Tensor,
+) -> Tensor:  # fmt: skip
+    """Tangents of x, weight and bias in the one kernel that applies the first.
+
+    It computes ``(t - a / n - (x - mean) inverse^2 b / n) inverse weight``, a and b sums over the
+    batch: what weight and bias add is of the same form, so it goes into the sums.
+    """
+    n = x.numel() // x.shape[1]
+    a, b, _, _ = torch.batch_norm_backward_reduce(
+        x_tangent, x, mean, inverse, weight, True, False, False
+    )
+    safe = torch.where(weight.abs() < _SMALLEST, _SMALLEST, weight)
+    a = a - n * shift / (safe * inverse)
+    b = b - n * scale / (safe * inverse.square())
+    count = torch.full((1,), n, dtype=torch.int32, device=x.device)
+    return torch.batch_norm_backward_elemt(x_tangent, x, mean, inverse, safe, a, b, count)
+
+
+class _ByStatistics(torch.autograd.Function):
+    """``weight * (x - mean) * inverse + bias`` with fixed statistics; both modes, once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, mean, inverse)
+        ctx.save_for_forward(x, weight, mean, inverse)
+        return _affine(x, weight, bias, mean, inverse)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        x, weight, mean, inverse = ctx.saved_tensors
+        zero = torch.zeros_like(mean)
+        if x.is_cuda:
+            _, _, of_weight, of_bias = torch.batch_norm_backward_reduce(
+                gradient, x, mean, inverse, weight, True, True, True
+            )
+        else:
+            over = [axis for axis in range(x.ndim) if axis != 1]
+            standard = _affine(x, torch.ones_like(mean), zero, mean, inverse)
+            of_weight, of_bias = (gradient * standard).sum(over), gradient.sum(over)
+        return _affine(gradient, weight, zero, zero, inverse), of_weight, of_bias, None, None
+
+    @staticmethod
+    def jvp(
+        ctx: Any, x_tangent: Tensor | None, weight_tangent: Tensor | None,
+        bias_tangent: Tensor | None, *_: None,
+    ) -> Tensor:  # fmt: skip
+        x, weight, mean, inverse = ctx.saved_tensors
+        zero = torch.zeros_like(mean)
+        scale = zero if weight_tangent is None else weight_tangent
+        shift = zero if bias_tangent is None else bias_tangent
+        tangent = _affine(x, scale, shift, mean, inverse)
+        if x_tangent is None:
+            return tangent
+        return tangent.add_(_affine(x_tangent, weight, zero, zero, inverse))
+
+
+def batch_norm(
+    input: Tensor,  # noqa: A002  (named as in torch.nn.functional, it may come by keyword)
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | None = 0.1,  # noqa: ARG001  (as in torch.nn.functional)
+    eps: float = 1e-5,
+) -> Tensor:
+    """As torch's, for a pass that leaves running statistics as they are."""
+    precise = torch.promote_types(input.dtype, torch.float32)
+    channels = input.shape[1]
+    weight = input.new_ones(channels, dtype=precise) if weight is None else weight
+    bias = input.new_zeros(channels, dtype=precise) if bias is None else bias
+    if training or running_mean is None or running_var is None:
+        normed: Tensor = _ByBatch.apply(input, weight, bias, eps)
+    else:
+        inverse = (running_var + eps).rsqrt()
+        normed = _ByStatistics.apply(input, weight, bias, running_mean, inverse)
+    return normed
+
+
+_paused: ContextVar[bool] = ContextVar("paused", default=False)
+
+
+@contextmanager
+def usual_norm() -> Iterator[None]:
+    """Batch norm of torch's, for a pass that the backward pass runs again, outside of any mode."""
+    token = _paused.set(True)
+    try:
+        yield
+    finally:
+        _paused.reset(token)
+
+
+class MetaBatchNorm(TorchFunctionMode):
+    """A block in which batch norm is `batch_norm`, and everything else is itself.
+
+    Args:
+        by_batch: also where it takes its statistics from the batch: forward mode only.
+    """
+
+    def __init__(self, *, by_batch: bool) -> None:
+        super().__init__()
+        self._by_batch = by_batch
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Replace batch norm, pass everything else through."""
+        kwargs = kwargs or {}
+        if func is not F.batch_norm or _paused.get():
+            return func(*args, **kwargs)
+        wanted = self._by_batch or not _training(args, kwargs)
+        return batch_norm(*args, **kwargs) if wanted else func(*args, **kwargs)
+
+
+def _training(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call of batch norm takes its statistics from the batch."""
+    given = args[5] if len(args) > 5 else kwargs.get("training", False)
+    return bool(given) or args[1] is None
