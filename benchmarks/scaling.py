@@ -158,7 +158,7 @@ def measure(options: argparse.Namespace) -> list[Figures]:
     """Every number of processes, both ways, both methods."""
     rows = []
     for method in options.methods:
-        for scaling in ("weak", "strong"):
+        for scaling in options.scaling:
             first: Figures | None = None
             for count in options.processes:
                 batch = options.batch * (count if scaling == "weak" else max(options.processes))
@@ -277,8 +277,11 @@ def draw(rows: Sequence[Figures], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=False, layout="constrained")
-    for axis, scaling in zip(axes, ("weak", "strong"), strict=True):
+    kinds = list(dict.fromkeys(row["scaling"] for row in rows))
+    figure, grid = plt.subplots(
+        1, len(kinds), figsize=(4.5 * len(kinds), 3.6), squeeze=False, layout="constrained"
+    )
+    for axis, scaling in zip(grid[0], kinds, strict=True):
         for method in dict.fromkeys(row["method"] for row in rows):
             chosen = [r for r in rows if r["scaling"] == scaling and r["method"] == method]
             counts = [r["processes"] for r in chosen]
@@ -300,6 +303,9 @@ def main() -> None:
     """Measure, print one table, write the figures and the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument(
+        "--scaling", nargs="+", default=["weak", "strong"], choices=["weak", "strong"]
+    )
     parser.add_argument("--methods", nargs="+", default=["erm", "revar-paper"])
     parser.add_argument("--backbone", default="resnet20")
     parser.add_argument("--scorer", default="resnet20")

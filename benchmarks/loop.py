@@ -1,0 +1,114 @@
+"""Our plain training against a loop as one writes it by hand, the same net on the same data.
+
+The loop by hand keeps its data on the device too, shifts and mirrors images there, trains in
+bfloat16 on a GPU with channels last, and steps torch's own SGD: everything but the replayed steps.
+
+    python benchmarks/loop.py                                                  # a small net, CPU
+    python benchmarks/loop.py --device cuda --backbone resnet18-cifar --batch 128
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+
+from revar.data.augment import Augment
+from steps import Setting, Size, make, timed, wait
+from where import commit, processor
+
+
+def by_hand(size: Size, device: torch.device, *, foreach: bool) -> Callable[[int], None]:
+    """So many steps of a loop without this package; only net and images are ours."""
+    _, state, _, _ = make(Setting(name="erm"), size, device)
+    net, normalise = state.networks.classifier, state.networks.normalise
+    augment = Augment(pad=size.shape[-1] // 8, flip=True)
+    x = torch.randint(0, 256, (size.train, *size.shape), dtype=torch.uint8).to(device)
+    y = (torch.arange(size.train) % size.classes).to(device)
+    optimiser = torch.optim.SGD(
+        net.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4, foreach=foreach
+    )
+    net.train()
+    layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+
+    def go(count: int) -> None:
+        done = 0
+        while done < count:
+            order = torch.randperm(size.train, device=device)
+            for index in order.split(size.batch)[: count - done]:
+                inputs = augment(normalise(x[index])).contiguous(memory_format=layout)
+                with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                    loss = F.cross_entropy(net(inputs), y[index])
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                done += 1
+        wait(device)
+
+    return go
+
+
+def main() -> None:
+    """Print a table and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backbone", default="resnet20")
+    parser.add_argument("--size", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    shape = (3, options.size, options.size)
+    size = Size(backbone=options.backbone, shape=shape, batch=options.batch,
+                train=16 * options.batch)  # fmt: skip
+    found: dict[str, list[float]] = {}
+    for name, setting in (
+        ("ours", Setting(name="erm")),
+        ("ours, not replayed", Setting(name="erm", graphs=False)),
+    ):
+        if device.type == "cuda" or setting.graphs:
+            found[name] = timed(
+                setting, size, device, steps=options.steps, warm=10, repeats=options.repeats
+            ).milliseconds
+    go = by_hand(size, device, foreach=device.type == "cuda")
+    go(10)
+    found["by hand"] = []
+    for _ in range(options.repeats):
+        began = time.perf_counter()
+        go(options.steps)
+        found["by hand"].append(1000 * (time.perf_counter() - began) / options.steps)
+    median = {name: statistics.median(values) for name, values in found.items()}
+    table = Table(title=f"{options.backbone}, {shape}, batch {options.batch}, {options.device}")
+    for column in ("loop", "ms a step", "times as fast as by hand"):
+        table.add_column(column, justify="left" if column == "loop" else "right")
+    for name, value in median.items():
+        table.add_row(name, f"{value:.3f}", f"{median['by hand'] / value:.2f}")
+    Console().print(table)
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        figures = {
+            "command": shlex.join(["python", *sys.argv]), "commit": commit(),
+            "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
+            "python": platform.python_version(), "processor": processor(),
+            "gpu": torch.cuda.get_device_name() if device.type == "cuda" else None,
+            "milliseconds": found, "ratio": median["by hand"] / median["ours"],
+        }  # fmt: skip
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
