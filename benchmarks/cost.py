@@ -86,7 +86,8 @@ def draw(rows: list[Figures], path: Path) -> None:
         axis.axhline(1.0, color="grey", linewidth=0.8)
         axis.set(xlabel=name.replace("_", " "), ylim=(0.9, None))
         if name == "backbone":
-            axis.tick_params(axis="x", rotation=20)
+            for label in axis.get_xticklabels():
+                label.set(rotation=20, ha="right")
     axes[0].set_ylabel("step, relative to plain training")
     figure.savefig(path, dpi=150)
 

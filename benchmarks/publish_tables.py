@@ -34,15 +34,19 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="the --out of revar paper")
     parser.add_argument("--commit", required=True, help="the code that trained the runs")
     parser.add_argument("--scale", default="small")
+    parser.add_argument("--tables", nargs="+", help="only these; what others say stays")
     parser.add_argument("--note", default="", help="anything else one should know")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     options = parser.parse_args()
     scale = scale_of(options.scale)
     for table in TABLES:
+        if options.tables is not None and table.name not in options.tables:
+            continue
         grids = [grid for grid in table.grids(scale) if grid.questions]
         stems = [options.folder / "tables" / grid.name.replace("/", "-") for grid in grids]
         rows = [row for stem in stems for row in _rows(stem.with_suffix(".csv"))]
-        short = [row for row in rows if len(row["values"].split()) < scale.seeds]
+        wanted = (scale.control_seeds if table.control else None) or scale.seeds
+        short = [row for row in rows if len(row["values"].split()) < wanted]
         single = [row for row in rows if len(row["values"].split()) < min(2, scale.seeds)]
         if len(single) > len(rows) / 3 or not rows:
             print(f"left out: {table.name} ({len(short)} of {len(rows)} places lack runs)")
