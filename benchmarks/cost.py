@@ -1,4 +1,4 @@
-"""How the cost of a U-Score grows: with the interval, the passes, the meta batch, the net, the batch.
+"""How the cost of a U-Score grows with the interval, the passes, the meta batch, the net and batch.
 
 One quantity at a time around the paper's setting with g on the features of f (interval 15, T = 10,
 a meta batch as large as the batch). A ratio is the time of a step to that of plain training of the

@@ -17,7 +17,7 @@ from revar.errors import InputError
 from revar.feeds import DataFeeds
 from revar.functional import call, flat_state, keep_statistics, mode, parameters
 from revar.in_parts import in_parts
-from revar.methods.base import Sizes
+from revar.methods.base import Bilevel, Sizes
 from revar.methods.reweighting import WeightNormalisation, normalise_weights
 from revar.model import Model
 from revar.nets.base import Classifier, Dropout
@@ -278,7 +278,7 @@ def _with_recalled(model: Model, predictions: Predictions) -> Predictions:
 
 def _with_weights(train: Predictions, recipe: Recipe) -> Predictions:
     """Add the weights of the training points, normalised over all of them."""
-    if "uscore" not in train.columns:
+    if "uscore" not in train.columns or not isinstance(recipe.method, Bilevel):
         return train
     raw = torch.from_numpy(train.columns["uscore"]).double().sigmoid()
     how: WeightNormalisation = getattr(recipe.method, "weight_normalisation", "none")

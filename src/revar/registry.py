@@ -60,6 +60,15 @@ METHODS: tuple[MethodEntry, ...] = (
         citation=_REVAR,
     ),
     MethodEntry(
+        name="trajectory",
+        summary="U-Score taught what the net said of an example in the course of training",
+        target="revar.methods.trajectory:Trajectory",
+        scores=("fused", "uscore", *_ALWAYS, *_DROPOUT),
+        own="uscore",
+        cost="plain",
+        citation="Rabanser et al. 2022; Swayamdipta et al. 2020",
+    ),
+    MethodEntry(
         name="revar-paper",
         summary="the paper's text, literally: own network, linear update, every 15 steps",
         target="revar.methods.revar:ReVaR.paper",

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from revar.bilevel import Taken
 from revar.errors import InputError
 from revar.feeds import DataFeeds
 from revar.functional import Params, mode
-from revar.methods.base import Bilevel, Method, Plan
+from revar.methods.base import Bilevel, Method, Plan, Scoring
 from revar.methods.entropy import entropies
 from revar.nets.finetuning import layer_rates
 from revar.optimisers import learning_rate, make_optimiser, make_outer
@@ -104,7 +104,7 @@ def new_state(
     scales = layer_rates(networks.classifier, layer_decay) if layer_decay < 1 else None
     optimiser = make_optimiser(budget, parameters, scales)
     outer = None
-    if isinstance(method, Bilevel) and networks.scorer is not None:
+    if isinstance(method, Scoring) and networks.scorer is not None:
         outer = make_outer(method.outer, list(networks.scorer.parameters()))
     return TrainingState(networks, optimiser, outer, feeds, device, Totals(device))
 
@@ -214,11 +214,28 @@ def _take_step(
     if start is not None:
         taken = Taken(_gradient_of(networks.classifier), start)
         _take_outer_step(state, method, task, budget, batch, feeds, clock, (result, taken))
+    if result.teaching is not None:
+        _teach(state, method, budget, result.teaching, clock)
     if budget.gradient_clip is not None:
         parameters = [p for group in state.optimiser.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
     state.optimiser.step()
     totals.add_step(loss, task.hits(result.logits, batch), len(batch.y), result.weights)
+
+
+def _teach(
+    state: TrainingState, method: Method, budget: Budget, teaching: Tensor, clock: Clock
+) -> None:
+    """Move the scorer by a loss of the same step."""
+    assert isinstance(method, Scoring)
+    assert state.outer is not None
+    assert budget.learning_rate is not None
+    for group in state.outer.param_groups:
+        group["lr"] = clock.lr * (method.outer.learning_rate / budget.learning_rate)
+    state.outer.zero_grad()
+    teaching.backward()
+    _average_gradients(state.outer)
+    state.outer.step()
 
 
 def _gradient_of(net: nn.Module) -> Params:

@@ -181,6 +181,7 @@ class StepResult:
         loss: scalar to minimise over the classifier.
         logits: [n, C] class logits of the pass, for the running accuracy.
         weights: [n] weights of the examples, for methods that have them.
+        teaching: scalar to minimise over the scorer, for methods that teach it in every step.
         scored: what those are made of and is not yet differentiated, where the outer level of the
             same step does that.
     """
@@ -189,6 +190,7 @@ class StepResult:
     logits: Tensor
     weights: Tensor | None = None
     scored: Scored | None = None
+    teaching: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -40,13 +41,35 @@ def test_the_gain_of_own_scores_over_softmax() -> None:
 
 
 def test_the_cost_of_a_meta_step() -> None:
-    """The page of the engine and the README of results have the same rows."""
-    rows = [
-        re.findall(r"\d+ ms, \d+\.\d GiB", (ROOT / name).read_text(encoding="utf-8"))
-        for name in ("docs/engine.md", "results/README.md")
-    ]
-    assert len(rows[0]) == 12
-    assert rows[0] == rows[1]
+    """The page of the engine shows what was measured."""
+    page = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"\| \**(\d+)\** \| \**(\d+\.\d)\** \|", page))
+    file = ROOT / "results" / "meta_step" / "resnet50-224px-bfloat16.json"
+    engines = json.loads(file.read_text(encoding="utf-8"))["engines"]
+    found = {(f"{e['ms']:.0f}", f"{e['bytes'] / 2**30:.1f}") for e in engines.values()}
+    assert len(shown) == 9
+    assert shown <= found
+
+
+def test_the_cost_of_training() -> None:
+    """The page about performance shows what was measured."""
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    rows = {
+        "224 px": ("features", "evidence", "features, upper layers", "network",
+                   "network, upper layers"),
+        "32 px": ("features", "evidence", "features, upper layers", "network",
+                  "network, upper layers", "features, own look-ahead", "revar (default)"),
+    }  # fmt: skip
+    first = ("| features", "| evidence", "| inputs", "| `revar` as")
+    table = [line.split("|") for line in page.splitlines() if line.startswith(first)]
+    for column, file, names in (
+        (5, "resnet50-224px", rows["224 px"]), (6, "resnet18-32px", rows["32 px"]),
+    ):  # fmt: skip
+        path = ROOT / "results" / "epoch" / f"{file}.json"
+        settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        shown = [line[column].strip(" *") for line in table]
+        wanted = {f"{settings[name]['ratio']:.3f}" for name in names}
+        assert {value for value in shown if value} == wanted
 
 
 def test_the_fields_of_revar() -> None:

@@ -9,6 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from revar import SelectiveClassifier, training
+from revar import ReVaR, SelectiveClassifier, training
 from revar.methods.base import Bilevel
 from support.problems import blobs
 from support.threads import one_thread
@@ -123,14 +124,22 @@ PASSES: dict[str, dict[str, dict[str, int]]] = {
         # Look-ahead, meta gradient, forward mode, and the step itself; g reads the inputs.
         "meta": {"trunk": 4, "head": 5, "scorer": 2},
     },
+    "revar-paper, shared": {
+        "plain": {"trunk": 1, "head": 1, "scorer": 1},
+        # The step itself is the look-ahead, and g's one pass serves both.
+        "meta": {"trunk": 3, "head": 4, "scorer": 1},
+    },
 }
+METHODS: dict[str, ReVaR] = {"revar-paper, shared": replace(ReVaR.paper(), shares_gradient=True)}
 
 
 @pytest.mark.parametrize("method", PASSES)
 def test_passes_of_a_step(method: str, steps: list[tuple[str, Counter[str], Counter[str]]]) -> None:
     x, y = blobs(200)
     with one_thread():
-        SelectiveClassifier(method, epochs=8, batch_size=32, random_state=0).fit(x, y)
+        SelectiveClassifier(
+            METHODS.get(method, method), epochs=8, batch_size=32, random_state=0
+        ).fit(x, y)
     # The warm-up comes first: what a step costs later is what counts.
     last = {kind: passes for kind, passes, _ in steps[len(steps) // 2 :]}
     assert {kind: dict(passes) for kind, passes in last.items()} == PASSES[method]

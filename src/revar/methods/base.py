@@ -231,13 +231,26 @@ class OuterOptimiser:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bilevel(Method):
-    """A method with an outer level: a scorer updated through a look-ahead of the classifier."""
+class Scoring(Method):
+    """A method with a scorer that has an optimiser of its own."""
 
     @property
     @abstractmethod
     def outer(self) -> OuterOptimiser:
         """How the scorer is updated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taught(Scoring):
+    """A method that teaches its scorer in every step (`StepResult.teaching`).
+
+    The learning rate of the scorer follows the schedule of the classifier's.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bilevel(Scoring):
+    """A method with an outer level: a scorer updated through a look-ahead of the classifier."""
 
     @abstractmethod
     def outer_due(self, clock: Clock) -> bool:

@@ -39,18 +39,17 @@ from revar.methods.reweighting import (
     losses_of,
     normalise_weights,
     proximal_surrogate,
+    uscore_column,
 )
 from revar.nets.base import Classifier
 from revar.nets.finetuning import upper_layers
 from revar.nets.pretrained import load_pretrained
 from revar.nets.scorer import (
-    Evidence,
     EvidenceScorer,
     FeatureScorer,
     NetworkScorer,
     Scored,
     Scorer,
-    top_log_odds,
 )
 from revar.sharded import sharing, whole
 from revar.stochastic import Space
@@ -346,10 +345,7 @@ class ReVaR(Bilevel):
         self, networks: Networks, x: Tensor, features: Tensor, logits: Tensor
     ) -> dict[str, Tensor]:
         """``uscore``: the logit of g."""
-        assert isinstance(networks.scorer, Scorer)
-        evidence = Evidence(x, networks.classifier.embed(features), top_log_odds(logits))
-        scored: Scored = networks.scorer(evidence)
-        return {"uscore": scored.logit}
+        return uscore_column(networks, x, features, logits)
 
     def _candidate_losses(
         self, networks: Networks, task: Task, train: Losses, held_out: Batch | None

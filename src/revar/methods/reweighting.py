@@ -12,7 +12,7 @@ from revar import fields
 from revar.bilevel import Losses, Objective, Strategy
 from revar.functional import Params, Rate, at_least_single, average, call, mode
 from revar.methods.base import Method
-from revar.nets.scorer import Evidence, NetworkScorer, top_log_odds
+from revar.nets.scorer import Evidence, NetworkScorer, Scored, Scorer, top_log_odds
 from revar.parallel import world
 from revar.sharded import alone, sharing
 from revar.stochastic import Space
@@ -78,6 +78,16 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
         logits = classifier.forward_head(features)
         embedding = at_least_single(classifier.embed(features))
         return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
+
+
+def uscore_column(
+    networks: Networks, x: Tensor, features: Tensor, logits: Tensor
+) -> dict[str, Tensor]:
+    """``uscore``: the logit of g, [n], from what a pass of the classifier has found."""
+    assert isinstance(networks.scorer, Scorer)
+    evidence = Evidence(x, networks.classifier.embed(features), top_log_odds(logits))
+    scored: Scored = networks.scorer(evidence)
+    return {"uscore": scored.logit}
 
 
 def unweighted(task: Task, batch: Batch) -> tuple[Task, Batch]:
