@@ -261,7 +261,12 @@ class ReplayedSteps:
 
 
 def _recordable(state: TrainingState, method: Method) -> bool:
-    """Whole passes are computed again in the backward pass, from states that the host sets."""
+    """Whether a step can be recorded, and rounds as it would otherwise.
+
+    Whole passes are computed again in the backward pass, from states that the host sets.
+    """
+    if getattr(method, "engine", "") == "double_backward":
+        return False
     sampler = state.networks.sampler
     return not method.needs_dropout or sampler is None or sampler.shared_trunk
 

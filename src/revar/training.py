@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -16,7 +17,7 @@ from torch.optim import Optimizer
 from revar.bilevel import Taken
 from revar.errors import InputError
 from revar.feeds import DataFeeds
-from revar.functional import Params, mode
+from revar.functional import Params, Rate, mode
 from revar.methods.base import Bilevel, Method, Plan, Scoring
 from revar.methods.entropy import entropies
 from revar.nets.finetuning import layer_rates
@@ -112,6 +113,8 @@ def new_state(
 def autocast(budget: Budget, device: torch.device) -> AbstractContextManager[Any]:
     """The precision training runs in."""
     low = budget.precision == "bfloat16" or (budget.precision == "auto" and device.type == "cuda")
+    if not low and not torch.is_autocast_enabled(device.type):
+        return nullcontext()
     return torch.autocast(device.type, torch.bfloat16, enabled=low)
 
 
@@ -124,6 +127,11 @@ def clock_of(state: TrainingState, budget: Budget) -> Clock:
     steps = state.feeds.steps_per_epoch
     lr = learning_rate(budget, state.step, budget.epochs * steps)
     return Clock(step=state.step, total=budget.epochs * steps, steps_per_epoch=steps, lr=lr)
+
+
+def _trained(heads: nn.Module | None) -> AbstractContextManager[None]:
+    """Let them run as a step has it, where a method has some."""
+    return nullcontext() if heads is None else mode(heads, dropout=True, statistics=False)
 
 
 def _average_gradients(optimiser: Optimizer) -> None:
@@ -199,7 +207,7 @@ def _take_step(
     with (
         autocast(budget, state.device),
         mode(networks.classifier, dropout=True, statistics=False),
-        mode(networks.heads or nn.Identity(), dropout=True, statistics=False),
+        _trained(networks.heads),
     ):
         result = method.loss(networks, task, batch, feeds, clock)
         loss = result.loss
@@ -207,7 +215,7 @@ def _take_step(
             penalties = entropies(result.logits, method.entropy_form)
             loss = loss + method.entropy * task.weighted(penalties, batch).mean()
     for group in state.optimiser.param_groups:
-        group["lr"] = clock.lr * group["scale"]
+        group["lr"] = _rate(clock.lr, group)
     state.optimiser.zero_grad()
     loss.backward()
     _average_gradients(state.optimiser)
@@ -223,6 +231,13 @@ def _take_step(
     totals.add_step(loss, task.hits(result.logits, batch), len(batch.y), result.weights)
 
 
+def _rate(lr: Rate, group: dict[str, Any]) -> Rate:
+    """Of a group of parameters, rounded as in a recorded step, where it is of their type."""
+    if isinstance(lr, Tensor) or group["params"][0].dtype != torch.float32:
+        return lr * group["scale"]
+    return float(np.float32(lr) * np.float32(group["scale"]))
+
+
 def _teach(
     state: TrainingState, method: Method, budget: Budget, teaching: Tensor, clock: Clock
 ) -> None:
@@ -230,8 +245,9 @@ def _teach(
     assert isinstance(method, Scoring)
     assert state.outer is not None
     assert budget.learning_rate is not None
+    scale = method.outer.learning_rate / budget.learning_rate
     for group in state.outer.param_groups:
-        group["lr"] = clock.lr * (method.outer.learning_rate / budget.learning_rate)
+        group["lr"] = _rate(clock.lr, {**group, "scale": scale})
     state.outer.zero_grad()
     teaching.backward()
     _average_gradients(state.outer)

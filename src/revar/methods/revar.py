@@ -254,7 +254,8 @@ class ReVaR(Bilevel):
     def kind(self, clock: Clock) -> Hashable:
         """Whether examples are weighted, and whether unlabelled inputs take part."""
         weighted = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
-        return weighted, clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
+        late = clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
+        return weighted, self.uses_unlabelled and late
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

@@ -94,7 +94,8 @@ class VR(Method):
 
     def kind(self, clock: Clock) -> Hashable:
         """Whether unlabelled inputs take part."""
-        return clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
+        late = clock.step >= self._unlabelled_from(clock.total, clock.steps_per_epoch)
+        return self.uses_unlabelled and late
 
     def loss(
         self, networks: Networks, task: Task, batch: Batch, feeds: Feeds, clock: Clock

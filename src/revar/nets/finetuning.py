@@ -139,7 +139,7 @@ def upper_layers(classifier: Classifier) -> frozenset[str]:
     depths = layer_rates(classifier, 0.5)
     rates = sorted(set(depths.values()), reverse=True)
     # The first is the head's, or that of the last layer where no head is known.
-    lowest = rates[min(1 + (len(rates) - 1) // 4, len(rates) - 1)]
+    lowest = rates[-(-(len(rates) - 1) // 4)]
     return frozenset(
         name
         for name, p in classifier.named_parameters()
