@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from safetensors.numpy import save
 from scipy.special import log_softmax, softmax
 
 from revar.errors import InputError
-from revar.predictions import Predictions
+from revar.predictions import Predictions, together
 from support.properties import PROPERTY, Floats
 from support.synthetic import of_logits
 
@@ -202,3 +202,33 @@ def test_columns_of_different_lengths_are_damage() -> None:
     data = save({"index": np.arange(3), "logits": np.zeros((2, 2))})
     with pytest.raises(InputError, match='"p" is damaged: its columns have different lengths'):
         Predictions.from_bytes(data, "p")
+
+
+def test_predictions_on_several_splits_are_those_on_one() -> None:
+    whole = everything(9)
+    assert_same(together([whole], "tune"), whole)
+
+    def rows(chosen: slice) -> Predictions:
+        arrays = {
+            part.name: getattr(whole, part.name)[chosen]
+            for part in fields(Predictions)
+            if part.name not in ("columns", "scores", "split")
+        }
+        named = {
+            kind: {name: values[chosen] for name, values in getattr(whole, kind).items()}
+            for kind in ("columns", "scores")
+        }
+        return replace(whole, **arrays, **named)
+
+    assert_same(together([rows(slice(4)), rows(slice(4, None))], "tune"), whole)
+
+
+def test_what_one_split_lacks_is_left_out() -> None:
+    one = everything()
+    other = replace(one, dropout_entropy=None, columns={"uscore": one.columns["uscore"]})
+    both = together([one, other], "held out")
+    assert len(both) == 18
+    assert both.split == "held out"
+    assert both.dropout_entropy is None
+    assert both.dropout_variance is not None
+    assert set(both.columns) == {"uscore"}

@@ -33,7 +33,7 @@ from revar.nets.finetuning import (
 )
 from revar.nets.normalise import Normalise
 from revar.parallel import world
-from revar.predictions import Predictions
+from revar.predictions import Predictions, together
 from revar.preparation import Prepared, prepare
 from revar.randomness import RandomState, derive, preserved, repeatable, seeded
 from revar.recipe import Recipe
@@ -213,8 +213,9 @@ def fit_prepared(
         predictions = replace(model.predict_encoded(data.unlabelled), split="unlabelled")
         model.predictions["unlabelled"] = _with_recalled(model, predictions)
     model.predictions["train"] = _with_weights(model.predictions["train"], recipe)
+    held_out = [model.predictions[s] for s in recipe.method.tuned_on if s in model.predictions]
     model.fitted = fit_scores(
-        model.predictions.get("tune"),
+        together(held_out, "tune") if held_out else None,
         default_score=recipe.method.default_score,
         orientation=recipe.method.orientation,
         own=recipe.method.own_score,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,30 @@ class Predictions:
             split=_metadata(data).get("split", ""),
             **{name: arrays[name] for name in _ARRAYS if name in arrays},
         )
+
+
+def together(parts: Sequence[Predictions], split: str) -> Predictions:
+    """Predictions on several splits as those on one; what some of them lack is left out.
+
+    Args:
+        parts: of one model, one or more; positions stay those within each.
+        split: their common name.
+    """
+
+    def joined(arrays: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+        shared = [name for name in arrays[0] if all(name in other for other in arrays[1:])]
+        return {name: np.concatenate([each[name] for each in arrays]) for name in shared}
+
+    given = [
+        {name: getattr(part, name) for name in _ARRAYS if getattr(part, name) is not None}
+        for part in parts
+    ]
+    return Predictions(
+        columns=joined([part.columns for part in parts]),
+        scores=joined([part.scores for part in parts]),
+        split=split,
+        **joined(given),
+    )
 
 
 def _named(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -189,3 +189,10 @@ def test_a_clock_of_its_own_is_not_needed() -> None:
     method = Trajectory(start=0.4)
     assert method.kind(Clock(step=40, total=100, steps_per_epoch=10, lr=0.1)) == (True, False)
     assert method.kind(Clock(step=39, total=100, steps_per_epoch=10, lr=0.1)) == (False, False)
+
+
+def test_the_fused_score_is_fitted_on_both_held_out_splits() -> None:
+    model = fit("trajectory", noisy(0)[0], epochs=6)
+    sizes = [len(model.predictions[name]) for name in ("tune", "meta")]
+    assert model.fitted.fusion is not None
+    assert model.fitted.fusion.fitted_on == sum(sizes)

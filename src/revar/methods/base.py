@@ -107,6 +107,11 @@ class Method(ABC):
         return "high"
 
     @property
+    def tuned_on(self) -> tuple[str, ...]:
+        """Splits that its scores are fitted on: such as nothing else of it has learned from."""
+        return ("tune",)
+
+    @property
     def needs_dropout(self) -> bool:
         """Whether training itself takes dropout passes."""
         return False

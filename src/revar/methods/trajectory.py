@@ -111,8 +111,13 @@ class Trajectory(Taught):
 
     @property
     def default_score(self) -> str:
-        """With what else the classifier knows, weighed on the tune split."""
+        """With what else the classifier knows, weighed on held-out splits."""
         return "fused"
+
+    @property
+    def tuned_on(self) -> tuple[str, ...]:
+        """The meta set as well, which it has no other use for."""
+        return ("tune", "meta")
 
     @property
     def outer(self) -> OuterOptimiser:
