@@ -25,6 +25,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from revar.dropouts import DROPOUTS
 from revar.dual_norm import MetaBatchNorm
 from revar.functional import Params, Rate, average
 from revar.parallel import world
@@ -121,7 +122,13 @@ def lookahead(losses: Losses, params: Params, weights: Tensor | None, lr: Rate) 
     if weights is None:
         return params
     _, gradient = value_and_gradient(lambda at: average(weights * losses(at)), params)
-    return {name: params[name] - lr * gradient[name] for name in params}
+    return _stepped(params, gradient, lr)
+
+
+def _stepped(params: Params, gradient: Params, lr: Rate) -> Params:
+    """``theta - lr * gradient``, all of them at once: there are many small ones."""
+    steps = torch._foreach_mul([gradient[name] for name in params], lr)  # type: ignore[arg-type]
+    return dict(zip(params, torch._foreach_sub(list(params.values()), steps), strict=True))
 
 
 def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Params]:
@@ -136,9 +143,54 @@ def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Pa
     return value.detach(), gradient
 
 
-def _norm(*, by_batch: bool) -> AbstractContextManager[Any]:
-    """Batch norm that has what a meta step needs; joint already where processes split the rows."""
-    return MetaBatchNorm(by_batch=by_batch) if world().size == 1 else nullcontext()
+class _ForwardMode(MetaBatchNorm):
+    """Batch norm and dropout with rules that are cheap in forward mode."""
+
+    def __init__(self) -> None:
+        super().__init__(by_batch=True)
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Replace both, pass everything else through."""
+        if func in DROPOUTS:
+            return _dual_dropout(func, *args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def _dual_dropout(
+    func: Callable[..., Tensor],
+    input: Tensor,  # noqa: A002  (named as in torch.nn.functional, it may come by keyword)
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+) -> Tensor:
+    """Dropout of a value and its tangent by one mask, the one torch would draw.
+
+    Its own rule on the CPU gives the mask a tangent of zeros, which takes longer to find out than
+    a small net takes for a pass.
+    """
+    value, tangent = forward_ad.unpack_dual(input)
+    if tangent is None or value.is_cuda or not training or p == 0:
+        return func(input, p, training, inplace)
+    mask = func(torch.ones_like(value), p, True)
+    dropped: Tensor = forward_ad.make_dual(value * mask, tangent * mask)
+    return dropped
+
+
+def _forward_norm() -> AbstractContextManager[Any]:
+    """What forward mode needs; processes that split the rows have joint layers already."""
+    return _ForwardMode() if world().size == 1 else nullcontext()
+
+
+def _backward_norm(params: Params) -> AbstractContextManager[Any]:
+    """Batch norm by fixed statistics that is quick in a backward pass; on the CPU torch's own is."""
+    on_gpu = next(iter(params.values())).is_cuda
+    return MetaBatchNorm(by_batch=False) if on_gpu and world().size == 1 else nullcontext()
 
 
 @cache
@@ -162,7 +214,7 @@ def directional_derivative(losses: Losses, params: Params, direction: Params) ->
     with (
         torch.no_grad(),
         precision,
-        _norm(by_batch=True),
+        _forward_norm(),
         plain_attention(),
         forward_ad.dual_level(),
     ):
@@ -216,7 +268,7 @@ def alignments(problem: OneStep, params: Params, strategy: Strategy = "forward_m
 
 def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -> Alignments:
     """The same with the gradient of the training step itself; the generators go on from it."""
-    ahead = {name: p - problem.lr * taken.gradient[name] for name, p in params.items()}
+    ahead = _stepped(params, taken.gradient, problem.lr)
     with plain_attention():
         meta_loss, direction = _meta_gradient(problem, ahead)
         with back_to(taken.start):
@@ -225,7 +277,7 @@ def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -
 
 
 def _meta_gradient(problem: OneStep, ahead: Params) -> tuple[Tensor, Params]:
-    with _norm(by_batch=False):
+    with _backward_norm(ahead):
         return value_and_gradient(
             lambda part: problem.meta_loss({**ahead, **part}), problem.part(ahead)
         )

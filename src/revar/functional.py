@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 
 Params = dict[str, Tensor]
@@ -16,18 +16,8 @@ Rate = float | Tensor
 """A learning rate: a number, or one on the device, where a recorded step reads it."""
 _KEPT = "_statistics_kept"
 """Marks batch norm whose running statistics are final."""
-
-
-class _Part(nn.Module):
-    """Gives `functional_call` a way to any method of a network, not only its `forward`."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, part: str, *inputs: Tensor) -> Tensor:
-        output: Tensor = getattr(self.net, part)(*inputs)
-        return output
+_Place = tuple[dict[str, Any], str, Tensor, str]
+"""A tensor of a network: what holds it, by which key, the tensor, and its dotted name."""
 
 
 def parameters(net: nn.Module) -> Params:
@@ -36,28 +26,79 @@ def parameters(net: nn.Module) -> Params:
 
 
 def call(net: nn.Module, params: Params | None, *inputs: Tensor, part: str = "forward") -> Tensor:
-    """``net.part(*inputs)`` with ``params`` in place of its own.
+    """``net.part(*inputs)`` with ``params`` in place of its own, see `placed`."""
+    with placed(net, params):
+        output: Tensor = getattr(net, part)(*inputs)
+    return output
 
-    Buffers are handed over as copies, so batch-norm statistics that the pass would update are
-    the copies'; the network keeps its own. With ``params=None`` the network runs as it is.
+
+@contextmanager
+def placed(net: nn.Module, params: Params | None) -> Iterator[None]:
+    """A block in which ``params`` stand in place of a network's own; all of them come back.
+
+    Buffers that a pass would write are copies meanwhile, so batch-norm statistics that it updates
+    are the copies'; the network keeps its own. `mode` is to be set before. With ``params=None``
+    the network runs as it is.
+
+    Raises:
+        KeyError: the network has no parameter of some name.
     """
     if params is None:
-        output: Tensor = getattr(net, part)(*inputs)
-        return output
-    state = {f"net.{name}": value for name, value in params.items()}
-    state.update({f"net.{name}": copy for name, copy in _copies(dict(net.named_buffers())).items()})
-    result: Tensor = functional_call(_Part(net), state, (part, *inputs))
-    return result
+        yield
+        return
+    # Not `functional_call`: its care for names costs as much as a pass of a small net.
+    places: list[_Place] = []
+    written: list[_Place] = []
+    _find(net, "", places, written)
+    # By what is there: a tied parameter has one name and several places.
+    new = {id(own): params[name] for _, _, own, name in places if name in params}
+    if len(new) < len(params):
+        unknown = sorted(set(params) - {name for _, _, _, name in places})
+        raise KeyError(f"no such parameters: {', '.join(unknown)}")
+    if written:
+        buffers = {id(own): own for _, _, own, _ in written}
+        new.update(zip(buffers, _copies(list(buffers.values())), strict=True))
+        places += written
+    changed = [place for place in places if id(place[2]) in new]
+    try:
+        for tensors, key, own, _ in changed:
+            tensors[key] = new[id(own)]
+        yield
+    finally:
+        for tensors, key, own, _ in changed:
+            tensors[key] = own
 
 
-def _copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _find(module: nn.Module, prefix: str, places: list[_Place], written: list[_Place]) -> None:
+    """Where parameters are, and where buffers are that a pass may write."""
+    for key, parameter in module._parameters.items():
+        if parameter is not None:
+            places.append((module._parameters, key, parameter, prefix + key))
+    if module._buffers and not _only_reads(module):
+        for key, buffer in module._buffers.items():
+            if buffer is not None:
+                written.append((module._buffers, key, buffer, prefix + key))
+    for key, child in module._modules.items():
+        if child is not None:
+            _find(child, f"{prefix}{key}.", places, written)
+
+
+def _only_reads(module: nn.Module) -> bool:
+    """Whether these are statistics of torch's own batch norm, and it keeps to them."""
+    if module.training or not isinstance(module, _NormBase):
+        return False
+    return type(module).__module__.startswith("torch.nn.")
+
+
+def _copies(tensors: list[Tensor]) -> list[Tensor]:
     """Of all of them, those of a kind at once: a net has hundreds of small ones."""
-    copies = {name: torch.empty_like(value) for name, value in tensors.items()}
-    kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
-    for name, value in tensors.items():
-        kinds.setdefault((value.dtype, value.device), []).append(name)
-    for names in kinds.values():
-        torch._foreach_copy_([copies[n] for n in names], [tensors[n].detach() for n in names])
+    copies = [torch.empty_like(value) for value in tensors]
+    kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for number, value in enumerate(tensors):
+        kinds.setdefault((value.dtype, value.device), []).append(number)
+    for numbers in kinds.values():
+        own = [tensors[n].detach() for n in numbers]
+        torch._foreach_copy_([copies[n] for n in numbers], own)
     return copies
 
 
@@ -105,15 +146,24 @@ def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> Iterator[None]:
     `keep_statistics` it uses those all the same. All flags come back.
     """
     # Straight into their attributes: a module's own way to set one costs more than a small layer.
-    flags = [(vars(module), module.training, module) for module in net.modules()]
+    modules: list[nn.Module] = []
+    _walk(net, modules)
+    flags = [(vars(module), module.training) for module in modules]
+    by_batch = not statistics
     try:
-        for attributes, _, module in flags:
-            if isinstance(module, _NormBase):
-                wanted = not statistics and not getattr(module, _KEPT, False)
-            else:
-                wanted = dropout
-            attributes["training"] = wanted
+        for module in modules:
+            norm = isinstance(module, _NormBase)
+            wanted = by_batch and not getattr(module, _KEPT, False) if norm else dropout
+            vars(module)["training"] = wanted
         yield
     finally:
-        for attributes, training, _ in flags:
+        for attributes, training in flags:
             attributes["training"] = training
+
+
+def _walk(module: nn.Module, found: list[nn.Module]) -> None:
+    """All modules; one that is used twice comes twice."""
+    found.append(module)
+    for child in module._modules.values():
+        if child is not None:
+            _walk(child, found)

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from revar.dropouts import InsteadOfDropout
 from revar.dual_norm import usual_norm
 from revar.errors import InputError
-from revar.functional import Params, call, mode
+from revar.functional import Params, call, mode, placed
 from revar.randomness import RandomState, derive, preserved, seed_generators
 from revar.sharded import current, repeated, using
 
@@ -134,17 +134,18 @@ class DropoutPasses:
         return logits, torch.stack(samples)
 
     def _run_heads(self, x: Tensor, passes: int, params: Params | None) -> tuple[Tensor, Tensor]:
-        with mode(self.net, dropout=False, statistics=True):
-            features = call(self.net, params, x, part="forward_features")
-            logits = call(self.net, params, features, part="forward_head")
-        with mode(self.net, dropout=True, statistics=True):
-            if features.ndim == 2 or hasattr(self.net, "runs"):
-                copies = features.repeat(passes, *(1 for _ in features.shape[1:]))
-                with repeated(passes):
-                    stacked = call(self.net, params, copies, part="forward_head")
-                return logits, stacked.unflatten(0, (passes, len(logits)))
-            samples = [call(self.net, params, features, part="forward_head") for _ in range(passes)]
-        return logits, torch.stack(samples)
+        net = self.net
+        with mode(net, dropout=False, statistics=True), placed(net, params):
+            features = call(net, None, x, part="forward_features")
+            logits = call(net, None, features, part="forward_head")
+            with mode(net, dropout=True, statistics=True):
+                if features.ndim == 2 or hasattr(net, "runs"):
+                    copies = features.repeat(passes, *(1 for _ in features.shape[1:]))
+                    with repeated(passes):
+                        stacked = call(net, None, copies, part="forward_head")
+                    return logits, stacked.unflatten(0, (passes, len(logits)))
+                each = [call(net, params, features, part="forward_head") for _ in range(passes)]
+        return logits, torch.stack(each)
 
 
 class FixedMasks(InsteadOfDropout):

@@ -12,7 +12,14 @@ from revar import fields
 from revar.bilevel import Losses, Objective, Strategy
 from revar.functional import Params, Rate, at_least_single, average, call, mode
 from revar.methods.base import Method
-from revar.nets.scorer import Evidence, NetworkScorer, Scored, Scorer, top_log_odds
+from revar.nets.scorer import (
+    Evidence,
+    FeatureScorer,
+    NetworkScorer,
+    Scored,
+    Scorer,
+    top_log_odds,
+)
 from revar.parallel import world
 from revar.sharded import alone, sharing
 from revar.stochastic import Space
@@ -61,22 +68,28 @@ def proximal_surrogate(correction: Tensor, alignment: Tensor) -> Tensor:
 
 
 def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) -> Evidence:
-    """What the scorer may look at, detached, from a deterministic pass of the classifier.
+    """What the scorer looks at, detached, from a deterministic pass of the classifier.
 
     Args:
         networks: with a scorer.
         x: [n, ...] normalised inputs.
         features: of the trunk on x, where a pass has them already.
     """
+    nothing = x.new_empty(0)
     if isinstance(networks.scorer, NetworkScorer):
-        nothing = x.new_empty(0)
         return Evidence(x, nothing, nothing)
     classifier = networks.classifier
+    only_features = isinstance(networks.scorer, FeatureScorer)
+    if only_features and features is not None:
+        with torch.no_grad(), alone():
+            return Evidence(x, at_least_single(classifier.embed(features)), nothing)
     with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
         if features is None:
             features = classifier.forward_features(x)
-        logits = classifier.forward_head(features)
         embedding = at_least_single(classifier.embed(features))
+        if only_features:
+            return Evidence(x, embedding, nothing)
+        logits = classifier.forward_head(features)
         return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
 
 
