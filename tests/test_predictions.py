@@ -209,16 +209,15 @@ def test_predictions_on_several_splits_are_those_on_one() -> None:
     assert_same(together([whole], "tune"), whole)
 
     def rows(chosen: slice) -> Predictions:
-        arrays = {
+        changes: dict[str, Any] = {
             part.name: getattr(whole, part.name)[chosen]
             for part in fields(Predictions)
             if part.name not in ("columns", "scores", "split")
         }
-        named = {
-            kind: {name: values[chosen] for name, values in getattr(whole, kind).items()}
-            for kind in ("columns", "scores")
-        }
-        return replace(whole, **arrays, **named)
+        for kind in ("columns", "scores"):
+            named = getattr(whole, kind)
+            changes[kind] = {name: values[chosen] for name, values in named.items()}
+        return replace(whole, **changes)
 
     assert_same(together([rows(slice(4)), rows(slice(4, None))], "tune"), whole)
 

@@ -233,9 +233,10 @@ def _take_step(
 
 def _rate(lr: Rate, group: dict[str, Any]) -> Rate:
     """Of a group of parameters, rounded as in a recorded step, where it is of their type."""
+    scale: float = group["scale"]
     if isinstance(lr, Tensor) or group["params"][0].dtype != torch.float32:
-        return lr * group["scale"]
-    return float(np.float32(lr) * np.float32(group["scale"]))
+        return lr * scale
+    return float(np.float32(lr) * np.float32(scale))
 
 
 def _teach(

@@ -1,0 +1,165 @@
+"""Train the runs of the study of the U-Score, or what is missing of them.
+
+    python benchmarks/uscore.py OUT --device cuda --workers 15
+    python benchmarks/uscore.py OUT --device cuda --workers 15 --variants pilot.json --seeds 2
+    python benchmarks/uscore.py OUT --pack 8
+    python benchmarks/uscore.py OUT --unpack part-0.zip part-1.zip
+
+Every finished run is one file, ``OUT/<task>/<way>-<seed>.npz``, see uscore_store.py; one that
+failed leaves a ``.txt`` with its reason and is tried again by the next call. What is printed while
+it goes on is of tune data. uscore_report.py makes tables of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+
+from revar.errors import InputError
+from uscore_run import Told, is_finished, one_run, start_worker, write_note
+from uscore_store import pack, unpack
+from uscore_tasks import BESIDE, TASKS, Job, Way, jobs_of, standard_ways, variants, way_named
+
+ATTEMPTS = 3
+"""How often a run is begun whose worker dies."""
+Work = Callable[[Job, Path, str], Told]
+
+
+def run_all(
+    jobs: Sequence[Job],
+    out: Path,
+    device: str,
+    workers: int,
+    tell: Callable[[Told], None],
+    work: Work = one_run,
+) -> None:
+    """Run all, side by side; each worker is a pool of its own, so that one that dies dies alone.
+
+    Args:
+        jobs: in the order in which they begin.
+        out: of the study.
+        device: as users name it.
+        workers: how many.
+        tell: is told of each one.
+        work: what is done with a job.
+    """
+
+    def seat() -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=start_worker)
+
+    seats = [seat() for _ in range(min(workers, len(jobs)))]
+    waiting, free = list(jobs), list(range(len(seats)))
+    begun = dict.fromkeys(jobs, 0)
+    running: dict[Future[Told], tuple[int, Job]] = {}
+    try:
+        while waiting or running:
+            while waiting and free:
+                job, place = waiting.pop(0), free.pop(0)
+                begun[job] += 1
+                running[seats[place].submit(work, job, out, device)] = place, job
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                place, job = running.pop(done)
+                free.append(place)
+                try:
+                    tell(done.result())
+                except BrokenProcessPool:
+                    seats[place].shutdown(wait=False)
+                    seats[place] = seat()
+                    if begun[job] < ATTEMPTS:
+                        waiting.insert(0, job)
+                        continue
+                    reason = f"its worker died {ATTEMPTS} times (killed, or memory?)"
+                    write_note(job.file(out), reason)
+                    tell(Told(job=job, reason=reason))
+    finally:
+        for one in seats:
+            one.shutdown(wait=False, cancel_futures=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, pack or unpack."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), metavar="TASK")
+    names = [way.name for way in standard_ways()]
+    parser.add_argument(
+        "--ways", nargs="+", metavar="WAY",
+        help=f"{', '.join(names)}; beside these {', '.join(BESIDE)}",
+    )  # fmt: skip
+    parser.add_argument("--variants", type=Path, help="JSON: name to method and fields")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--scale", default="small", choices=("smoke", "small"))
+    parser.add_argument("--clean-meta", action="store_true", help="noisy tasks, clean meta set")
+    parser.add_argument("--plan", action="store_true", help="say what would run, and how long")
+    parser.add_argument("--pack", type=int, metavar="N", help="at most N parts below 15 MiB")
+    parser.add_argument("--unpack", type=Path, nargs="+", metavar="FILE")
+    options = parser.parse_args(arguments)
+    try:
+        return _do(options)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _do(options: argparse.Namespace) -> int:
+    if options.unpack is not None:
+        new, there = unpack(options.unpack, options.out)
+        print(f"{new} runs are new, {there} were there")
+        return 0
+    if options.pack is not None:
+        for part in pack(options.out, options.pack):
+            print(f"{part} {part.stat().st_size / 2**20:.1f} MiB")
+        return 0
+    jobs = jobs_of(
+        options.tasks, _ways(options), options.seeds, clean_meta=options.clean_meta,
+        scale=options.scale,
+    )  # fmt: skip
+    missing = [job for job in jobs if not is_finished(job, options.out)]
+    minutes = sum(job.seconds for job in missing) / max(options.workers, 1) / 60
+    known = f", about {minutes:.0f} minutes on a GPU" if options.scale == "small" else ""
+    print(f"{len(missing)} of {len(jobs)} runs are missing{known}", flush=True)
+    if options.plan:
+        for job in missing:
+            print(f"{job.seconds:6.0f} s  {job}")
+        return 0
+    began, failed, count = time.perf_counter(), 0, 0
+
+    def tell(told: Told) -> None:
+        nonlocal failed, count
+        count += 1
+        failed += told.reason is not None
+        said = told.reason or ", ".join(
+            f"{score} {100 * value:.2f}"
+            for score, value in (told.figures or {}).items()
+            if value is not None
+        )
+        gone = time.perf_counter() - began
+        print(
+            f"{gone:7.1f} s  {count}/{len(missing)} {told.job}: {told.seconds:.0f} s, "
+            f"{'FAILED ' if told.reason else 'tune AUARC ' if said else ''}{said}",
+            flush=True,
+        )
+
+    run_all(missing, options.out, options.device, options.workers, tell)
+    print(f"{len(missing) - failed} finished, {failed} failed")
+    return 1 if failed else 0
+
+
+def _ways(options: argparse.Namespace) -> list[Way]:
+    named = [way_named(name) for name in options.ways or ()]
+    own = [] if options.variants is None else variants(options.variants)
+    return [*named, *own] or standard_ways()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

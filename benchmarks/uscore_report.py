@@ -1,0 +1,282 @@
+"""Tables, tests and pictures of the study of the U-Score.
+
+    python benchmarks/uscore_report.py OUT --select --out results/uscore
+    python benchmarks/uscore_report.py OUT --ours trajectory:fused --out results/uscore
+
+``--select`` reads tune data only, to fix one setting. Without it the test sets are read: for the
+setting that was fixed, once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from revar.errors import InputError
+from uscore_figures import curves_figure, differences_figure
+from uscore_store import FIGURES, Run, runs_in
+from uscore_tasks import BESIDE, BESIDE_TASKS, FOLDERS, MEMBERS, TASKS, WHOLE
+from uscore_tests import (
+    Choice,
+    Runs,
+    best_comparable,
+    differences,
+    ensemble_figures,
+    gap_closed,
+    judge,
+)
+
+_HEADS = {
+    "auarc": "AUARC", "normalised_auarc": "norm. AUARC", "augrc": "AUGRC",
+    "failure_auroc": "failure AUROC", "accuracy": "accuracy",
+}  # fmt: skip
+Row = dict[str, Any]
+
+
+def by_folder(out: Path) -> dict[str, dict[tuple[str, int], Run]]:
+    """Finished runs.
+
+    Raises:
+        InputError: there are none.
+    """
+    found: dict[str, dict[tuple[str, int], Run]] = {}
+    for run in runs_in(out):
+        found.setdefault(run.folder, {})[run.way, run.seed] = run
+    if not found:
+        raise InputError(f'"{out}" has no finished runs')
+    return found
+
+
+def rows_of(runs: Runs, split: str) -> list[Row]:
+    """One row for each run and score, with its figures on a set; nothing else is opened."""
+    rows = []
+    for (way, seed), run in sorted(runs.items()):
+        if split not in run.sets:
+            continue
+        about = run.about
+        for score, figures in run.figures(split).items():
+            rows.append({
+                "folder": run.folder, "set": split, "way": way, "method": about["method"],
+                "score": score, "own": score == about["own"], "default": score == about["default"],
+                "seed": seed, **figures, "seconds": about["seconds"], "recipe": about["digest"],
+            })  # fmt: skip
+    return rows
+
+
+def _mean(rows: Sequence[Row], figure: str) -> tuple[float, float]:
+    """Over seeds, in percent, and the standard deviation; NaN where something is undefined."""
+    values = 100 * np.array([row[figure] for row in rows], dtype=float)
+    return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan
+
+
+def _grouped(rows: Sequence[Row]) -> dict[Choice, list[Row]]:
+    found: dict[Choice, list[Row]] = {}
+    for row in rows:
+        found.setdefault(Choice(row["way"], row["score"]), []).append(row)
+    return found
+
+
+def selection(folders: Mapping[str, Runs]) -> list[Row]:
+    """Ways and scores by their mean AUARC over tasks on tune data, the best first.
+
+    Those that lack a task or a seed stand at the end, without a mean.
+    """
+    names = [name for name in FOLDERS if name in folders]
+    rows = {name: _grouped(rows_of(folders[name], "tune")) for name in names}
+    most = {name: max((len(r) for r in rows[name].values()), default=0) for name in names}
+    table = []
+    for choice in dict.fromkeys(choice for name in names for choice in rows[name]):
+        if choice.way in MEMBERS:
+            continue
+        there = {name: rows[name][choice] for name in names if choice in rows[name]}
+        line: Row = {"way": choice.way, "score": choice.score}
+        line["default"] = any(row["default"] for some in there.values() for row in some)
+        for name in names:
+            some = there.get(name, [])
+            line[name] = _mean(some, "auarc")[0] if some else math.nan
+            line[f"{name} accuracy"] = _mean(some, "accuracy")[0] if some else math.nan
+            line[f"{name} seeds"] = len(some)
+        whole = all(line[f"{name} seeds"] == most[name] for name in names)
+        line["mean"] = float(np.mean([line[name] for name in names])) if whole else math.nan
+        table.append(line)
+    return sorted(table, key=lambda line: (math.isnan(line["mean"]), -line["mean"]))
+
+
+def table_of(rows: Sequence[Row], ensembles: Mapping[str, Mapping[str, float]]) -> list[Row]:
+    """One line for each way and score that counts: its default, its own, and softmax response."""
+    table: list[Row] = []
+    for choice, some in _grouped(rows).items():
+        counts = some[0]["own"] or some[0]["default"] or choice.score == "softmax"
+        if choice.way in MEMBERS or not (counts or choice.way == "erm"):
+            continue
+        line: Row = {"way": choice.way, "score": choice.score, "seeds": len(some)}
+        line["beside"] = BESIDE.get(some[0]["method"], "")
+        if choice.way == WHOLE:
+            line["beside"] = "more labels"
+        for figure in FIGURES:
+            line[figure], line[f"{figure} deviation"] = _mean(some, figure)
+        table.append(line)
+    for name, figures in ensembles.items():
+        line = {"way": f"ensemble ({name})", "score": "softmax", "seeds": 1, "beside": "5 passes"}
+        for figure in FIGURES:
+            line[figure], line[f"{figure} deviation"] = 100 * figures[figure], math.nan
+        table.append(line)
+    return sorted(table, key=lambda line: -line["auarc"])
+
+
+def markdown(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table with a title."""
+    head = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    return "\n".join([f"### {title}", "", *head, *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def _number(value: float, deviation: float = math.nan) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.2f}" if math.isnan(deviation) else f"{value:.2f} ± {deviation:.2f}"
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """All rows, under the names of all their columns."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, keys, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_selection(folders: Mapping[str, Runs], out: Path) -> str:
+    """``select.csv`` and ``select.md``, and what the latter says."""
+    table = selection(folders)
+    if not table:
+        raise InputError("no finished run has tune data")
+    names = [name for name in FOLDERS if name in folders]
+    heads = ["", "way", "score", "mean", *names, *(f"{name} accuracy" for name in names)]
+    lines = []
+    for place, line in enumerate(table, 1):
+        if line["default"] or line["score"] in ("softmax", "uscore", "fused"):
+            numbers = [_number(line[head]) for head in heads[3:]]
+            lines.append([str(place), line["way"], line["score"], *numbers])
+    text = markdown("Tune data, AUARC and accuracy in %, mean over seeds", heads, lines)
+    write_csv(out / "select.csv", table)
+    (out / "select.md").write_text(text + "\n", encoding="utf-8")
+    return text
+
+
+def write_report(folders: Mapping[str, Runs], ours: Choice, resamples: int, out: Path) -> str:
+    """All files of a report on test data, and what the Markdown says."""
+    asked = {**TASKS, **BESIDE_TASKS}
+    there = {name: task for name, task in asked.items() if task.folder in folders}
+    every, tables, texts = [], [], []
+    results: dict[str, dict[str, Any]] = {}
+    for name, task in there.items():
+        runs = folders[task.folder]
+        rows = rows_of(runs, task.split)
+        every += [{"task": name, **row} for row in rows]
+        ensembles = ensemble_figures(runs, task.split)
+        lines = table_of(rows, ensembles)
+        tables += [{"task": name, **line} for line in lines]
+        texts.append(_task_text(name, lines))
+        if not any(way == ours.way for way, _ in runs):
+            continue
+        results[name] = {
+            "against": differences(runs, ours, task.split, resamples=resamples),
+            "best_comparable": best_comparable(runs, ours, task.split),
+        }
+        if task.goal == "not inferior":
+            results[name]["gap_to_ensemble_closed"] = gap_closed(runs, ours, task.split)
+    if not results:
+        raise InputError(f'no task has runs of "{ours.way}"')
+    judge(asked, results)
+    tests = {"ours": str(ours), "resamples": resamples, "tasks": results}
+    (out / "tests.json").write_text(json.dumps(tests, indent=1) + "\n", encoding="utf-8")
+    write_csv(out / "runs.csv", every)
+    write_csv(out / "tables.csv", tables)
+    _write_recipes(folders, out / "recipes.jsonl")
+    text = "\n\n".join([_tests_text(results, ours), *texts])
+    (out / "tables.md").write_text(text + "\n", encoding="utf-8")
+    differences_figure(results, asked, ours, out / "differences.png")
+    panels = {name: (folders[there[name].folder], there[name].split) for name in results}
+    curves_figure({n: p for n, p in panels.items() if n in TASKS} or panels, ours,
+                  out / "curves.png")  # fmt: skip
+    return text
+
+
+def _task_text(name: str, lines: Sequence[Row]) -> str:
+    heads = ["way", "score", *_HEADS.values(), "seeds", "beside"]
+    cells = [
+        [
+            line["way"], line["score"],
+            *(_number(line[figure], line[f"{figure} deviation"]) for figure in FIGURES),
+            str(line["seeds"]), line["beside"],
+        ]
+        for line in lines
+    ]  # fmt: skip
+    return markdown(f"{name}, test data, %", heads, cells)
+
+
+def _tests_text(results: Mapping[str, dict[str, Any]], ours: Choice) -> str:
+    heads = ["task", "goal", "against", "difference", "95 % interval", "lower 95 %", "p one-sided",
+             "p Holm", "met", "best comparable"]  # fmt: skip
+    lines = []
+    for name, result in results.items():
+        best = result["best_comparable"]
+        said = (
+            "-" if best is None else f"{best['name']} {best['auarc']:.2f}, ours {best['ours']:.2f}"
+        )
+        for reference, one in result["against"].items():
+            p_holm = f"{one['p_holm']:.4f}" if "p_holm" in one else "-"
+            met = ("yes" if one["met"] else "no") if "met" in one else "-"
+            lines.append([
+                name, result["goal"], reference, f"{one['difference']:+.2f}",
+                f"{one['low']:+.2f} to {one['high']:+.2f}", f"{one['lower_95']:+.2f}",
+                f"{one['p']:.4f}", p_holm, met, said,
+            ])  # fmt: skip
+    title = f"AUARC of {ours} less softmax response, points"
+    return markdown(title, heads, lines)
+
+
+def _write_recipes(folders: Mapping[str, Runs], path: Path) -> None:
+    lines = []
+    for folder, runs in sorted(folders.items()):
+        for (way, seed), run in sorted(runs.items()):
+            kept = {key: run.about[key] for key in ("recipe", "fusion", "sizes", "made", "seconds")}
+            lines.append(json.dumps({"folder": folder, "way": way, "seed": seed, **kept}))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Select, or report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", type=Path, help="what uscore.py wrote")
+    parser.add_argument("--select", action="store_true", help="tune data only")
+    parser.add_argument("--ours", default="trajectory:fused", metavar="WAY:SCORE")
+    parser.add_argument("--resamples", type=int, default=2000)
+    parser.add_argument("--out", type=Path, default=Path("results/uscore"))
+    options = parser.parse_args(arguments)
+    try:
+        folders = by_folder(options.study)
+        options.out.mkdir(parents=True, exist_ok=True)
+        if options.select:
+            print(write_selection(folders, options.out))
+        else:
+            ours = Choice.parse(options.ours)
+            print(write_report(folders, ours, options.resamples, options.out))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
