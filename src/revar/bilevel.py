@@ -127,7 +127,7 @@ def lookahead(losses: Losses, params: Params, weights: Tensor | None, lr: Rate) 
 
 def _stepped(params: Params, gradient: Params, lr: Rate) -> Params:
     """``theta - lr * gradient``, all of them at once: there are many small ones."""
-    steps = torch._foreach_mul([gradient[name] for name in params], lr)  # type: ignore[arg-type]
+    steps = torch._foreach_mul([gradient[name] for name in params], lr)
     return dict(zip(params, torch._foreach_sub(list(params.values()), steps), strict=True))
 
 
@@ -188,7 +188,7 @@ def _forward_norm() -> AbstractContextManager[Any]:
 
 
 def _backward_norm(params: Params) -> AbstractContextManager[Any]:
-    """Batch norm by fixed statistics that is quick in a backward pass; on the CPU torch's own is."""
+    """Batch norm by fixed statistics, quick in a backward pass; on the CPU torch's own is that."""
     on_gpu = next(iter(params.values())).is_cuda
     return MetaBatchNorm(by_batch=False) if on_gpu and world().size == 1 else nullcontext()
 
@@ -211,15 +211,11 @@ def directional_derivative(losses: Losses, params: Params, direction: Params) ->
     """
     _load_forward_mode()
     precision = nullcontext() if world().size == 1 else full_precision(params)
-    with (
-        torch.no_grad(),
-        precision,
-        _forward_norm(),
-        plain_attention(),
-        forward_ad.dual_level(),
-    ):
+    with torch.no_grad(), precision, plain_attention(), forward_ad.dual_level():
         dual = {name: forward_ad.make_dual(p, direction[name]) for name, p in params.items()}
-        primal, tangent = forward_ad.unpack_dual(losses(dual))
+        with _forward_norm():
+            values = losses(dual)
+        primal, tangent = forward_ad.unpack_dual(values)
         return torch.zeros_like(primal) if tangent is None else tangent.clone()
 
 

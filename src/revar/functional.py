@@ -97,8 +97,8 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
     for number, value in enumerate(tensors):
         kinds.setdefault((value.dtype, value.device), []).append(number)
     for numbers in kinds.values():
-        own = [tensors[n].detach() for n in numbers]
-        torch._foreach_copy_([copies[n] for n in numbers], own)
+        with torch.no_grad():
+            torch._foreach_copy_([copies[n] for n in numbers], [tensors[n] for n in numbers])
     return copies
 
 

@@ -41,28 +41,24 @@ class Totals:
 
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.zeros(8, dtype=torch.float64, device=device)
+        self._numbers: dict[float, Tensor] = {}
 
     def add_step(self, loss: Tensor, hits: Tensor | None, n: int, weights: Tensor | None) -> None:
         """Count a training step; hits of ``None`` leave the accuracy open."""
-        if self.sums.is_cpu:
-            self._add_here(loss, hits, n, weights)
-            return
-        right = self.sums[0] * torch.nan if hits is None else hits.double()
-        new = [loss.detach().double() * n, right, torch.full_like(self.sums[0], n)]
+        right = self._number(math.nan) if hits is None else hits.double()
+        new = [loss.detach().double() * n, right, self._number(n)]
         if weights is None:
-            new += [torch.zeros_like(self.sums[0])] * 3
+            new += [self._number(0)] * 3
         else:
             w = weights.detach().double()
-            new += [w.sum(), w.square().sum(), torch.full_like(self.sums[0], w.numel())]
+            new += [w.sum(), w.square().sum(), self._number(w.numel())]
         self.sums[:6] += torch.stack(new)
 
-    def _add_here(self, loss: Tensor, hits: Tensor | None, n: int, weights: Tensor | None) -> None:
-        """The same in numbers of the host, where nothing waits: tensors of one cost more."""
-        new = [loss.item() * n, math.nan if hits is None else hits.item(), n, 0, 0, 0, 0, 0]
-        if weights is not None:
-            w = weights.detach().double()
-            new[3:6] = w.sum().item(), w.square().sum().item(), w.numel()
-        self.sums += torch.tensor(new, dtype=torch.float64)
+    def _number(self, value: float) -> Tensor:
+        """On the device, made once: batches come in few sizes."""
+        if value not in self._numbers:
+            self._numbers[value] = torch.full_like(self.sums[0], value)
+        return self._numbers[value]
 
     def add_outer(self, meta_loss: Tensor) -> None:
         """Count a meta step."""
