@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from revar.optimisers import at_rest
 from revar.randomness import RandomState
 from revar.training import TrainingState
 
@@ -35,6 +36,7 @@ def _load_optimiser(optimiser: Optimizer, tensors: Tensors, prefix: str) -> None
     optimiser.load_state_dict(
         {"state": state, "param_groups": optimiser.state_dict()["param_groups"]}
     )
+    at_rest(optimiser)
 
 
 def weights_of(state: TrainingState) -> Tensors:

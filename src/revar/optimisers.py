@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
@@ -61,7 +62,7 @@ def make_optimiser(
     groups = [group for group in groups if group["params"]]
     if budget.optimiser == "sgd":
         momentum = budget.momentum
-        return SGD(groups, lr=rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
+        return at_rest(SGD(groups, lr=rate, momentum=momentum, nesterov=momentum > 0, fused=fused))
     return AdamW(groups, lr=rate, fused=fused, capturable=bool(fused))
 
 
@@ -71,9 +72,25 @@ def make_outer(spec: OuterOptimiser, parameters: list[nn.Parameter]) -> Optimize
     if spec.name == "adam":
         recorded = bool(fused)
         return Adam(parameters, lr=rate, weight_decay=decay, fused=fused, capturable=recorded)
-    return SGD(parameters, lr=rate, momentum=spec.momentum, weight_decay=decay, fused=fused)
+    momentum = spec.momentum
+    return at_rest(SGD(parameters, lr=rate, momentum=momentum, weight_decay=decay, fused=fused))
 
 
 def _fused(parameters: list[nn.Parameter]) -> bool | None:
     """On a GPU all parameters move in one kernel, which a recorded step can hold."""
     return True if all(p.is_cuda for p in parameters) else None
+
+
+def at_rest(optimiser: Optimizer) -> Optimizer:
+    """Velocities of zero where there are none, for the fused kernel; it steps to the same bits.
+
+    Left to itself it makes them in the first step, of the parameters that have a gradient then,
+    and fails at the first that has one later, as a head does that does not train at once.
+    """
+    for group in optimiser.param_groups:
+        if group["fused"] and group.get("momentum"):
+            for parameter in group["params"]:
+                optimiser.state[parameter].setdefault(
+                    "momentum_buffer", torch.zeros_like(parameter)
+                )
+    return optimiser
