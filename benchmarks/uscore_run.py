@@ -73,6 +73,8 @@ def asked(job: Job) -> dict[str, Any]:
     cell = cell_of(job)
     plain = {"data": fields.to_json(cell.data), "recipe": cell.recipe().to_json()}
     whole: dict[str, Any] = {**plain, "whole": job.way.whole, "member": job.way.member}
+    if job.way.with_meta:
+        whole["with_meta"] = True
     # As it comes back from a file.
     return dict(json.loads(json.dumps(whole)))
 
@@ -101,6 +103,8 @@ def source_for(job: Job, cell: Cell, recipe: Recipe) -> Source:
     source = source_of(cell, recipe)
     if job.clean_meta and cell.data.label_noise is None:
         source = _with_true_labels(cell, source, recipe.splits.meta)
+    if job.way.with_meta and source.meta is not None:
+        return replace(source, train=joined([source.train, source.meta]), meta=None)
     if not job.way.whole:
         return source
     held = [source.meta, source.splits.get("tune")]
@@ -179,8 +183,9 @@ def _train(job: Job, path: Path, device: torch.device) -> dict[str, float | None
     cell = cell_of(job)
     recipe = cell.recipe()
     source = source_for(job, cell, recipe)
-    if job.way.whole:
-        recipe = replace(recipe, splits=SplitPlan(meta=0.0, tune=0.0))
+    if job.way.whole or job.way.with_meta:
+        tune = 0.0 if job.way.whole else recipe.splits.tune
+        recipe = replace(recipe, splits=SplitPlan(meta=0.0, tune=tune))
     data = prepare(recipe, source, device)
     if job.way.member:
         # After the splits were drawn: the same data, other weights and batches.

@@ -89,6 +89,8 @@ BESIDE: dict[str, str] = {
 """Methods that cost more than 1.1 passes at inference, and why."""
 WHOLE = "erm-all"
 """Plain training on everything: train, meta and tune."""
+WITH_META = "+meta"
+"""Ends the name of a method that is trained on train and meta."""
 MEMBERS = tuple(f"erm-m{number}" for number in range(1, 5))
 """Plain training on the data of ``erm`` from other weights: an ensemble of five with it."""
 _SLOWER = {
@@ -107,6 +109,7 @@ class Way:
         method: a name of ``revar list methods``.
         settings: further fields, as typed after ``--set``.
         whole: train on train, meta and tune together.
+        with_meta: train on train and meta together, as a method can that needs no meta set.
         member: other weights and batches on the same data; 0 are those of the seed.
     """
 
@@ -114,6 +117,7 @@ class Way:
     method: str
     settings: tuple[tuple[str, str], ...] = ()
     whole: bool = False
+    with_meta: bool = False
     member: int = 0
 
     @property
@@ -148,7 +152,7 @@ class Job:
     @property
     def seconds(self) -> float:
         """About how long it takes."""
-        whole = 1.25 if self.way.whole else 1.0
+        whole = 1.25 if self.way.whole else 1.125 if self.way.with_meta else 1.0
         return FOLDERS[self.folder].seconds * _SLOWER.get(self.way.method, 1.0) * whole
 
     def __str__(self) -> str:
@@ -157,7 +161,7 @@ class Job:
 
 
 def way_named(name: str) -> Way:
-    """A method of the registry with its defaults, or one of the plain trainings.
+    """A method of the registry with its defaults, the same +meta, or one of the plain trainings.
 
     Raises:
         InputError: there is none.
@@ -166,7 +170,8 @@ def way_named(name: str) -> Way:
         return Way(name=name, method="erm", whole=True)
     if name in MEMBERS:
         return Way(name=name, method="erm", member=1 + MEMBERS.index(name))
-    return Way(name=name, method=find("method", name, METHODS).name)
+    method = find("method", name.removesuffix(WITH_META), METHODS).name
+    return Way(name=name, method=method, with_meta=name.endswith(WITH_META))
 
 
 def standard_ways() -> list[Way]:

@@ -43,6 +43,22 @@ def rows_in(file: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(file.read_text().splitlines()))
 
 
+@pytest.mark.parametrize("folder", ["cifar10n-worst", "eyepacs"])
+def test_a_method_may_train_on_its_meta_set(study: Any, tmp_path: Path, folder: str) -> None:
+    """Taken off the training data, or a part of its own; the tune set is left alone."""
+    plain, more = (
+        study.tasks.Job(folder=folder, way=study.tasks.way_named(name), seed=0, scale="smoke")
+        for name in ("erm", "erm+meta")
+    )
+    sizes = {}
+    for job in (plain, more):
+        assert study.run.one_run(job, tmp_path, "cpu").reason is None
+        sizes[job] = study.store.Run(job.file(tmp_path)).about["sizes"]
+    assert sizes[more]["train"] == sizes[plain]["train"] + sizes[plain]["meta"]
+    assert sizes[more]["tune"] == sizes[plain]["tune"]
+    assert sizes[more]["meta"] == 0 < sizes[plain]["meta"]
+
+
 def test_both_scripts_from_training_to_tables(
     study: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""The U-Score of the trajectory: its averages, its weights, and what g is taught."""
+"""What the trajectory teaches: the targets that hold f, the mean of its weights, and g."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from scipy.stats import spearmanr
 
 from revar.data.source import Part, Source
 from revar.errors import InputError
-from revar.functional import mode
+from revar.functional import flat_state, mode
 from revar.methods.base import Plan, Sizes
 from revar.methods.erm import ERM
 from revar.methods.history import summed_log_odds
-from revar.methods.trajectory import Averages, Trajectory, belief
+from revar.methods.trajectory import Averages, Trajectory, early_learning
 from revar.metrics import failure_auroc
 from revar.model import Model
 from revar.nets.scorer import EvidenceScorer, top_log_odds
-from revar.types import Clock
 from support.feeds import CLOCK, TASK, small
 from support.problems import blobs, fit
 
@@ -28,13 +27,49 @@ EARLY = replace(CLOCK, step=39)
 AVERAGED = replace(CLOCK, step=45)
 
 
-def test_belief_is_the_share_of_the_label() -> None:
-    sums = torch.tensor([[6.0, 3.0, 1.0], [1.0, 3.0, 6.0], [2.0, 2.0, 0.0]])
-    assert belief(sums, torch.tensor([0, 1, 1])).tolist() == pytest.approx([1.0, 0.5, 1.0])
+def test_the_early_learning_term_by_hand() -> None:
+    """Of p = (0.6, 0.4) and t = (0.5, 0.25): 1 - 0.3 - 0.1."""
+    logits = torch.tensor([0.6, 0.4]).log()[None].requires_grad_()
+    probabilities, targets = logits.softmax(dim=1), torch.tensor([[0.5, 0.25]])
+    found = early_learning(probabilities, targets)
+    assert found.item() == pytest.approx(np.log(0.6))
+    found.sum().backward()  # type: ignore[no-untyped-call]
+    # d log(1 - <p, t>) / d z_k = -p_k (t_k - <p, t>) / (1 - <p, t>)
+    assert logits.grad is not None
+    assert logits.grad[0].tolist() == pytest.approx([-0.6 * 0.1 / 0.6, -0.4 * -0.15 / 0.6])
+
+
+def test_the_term_cancels_a_label_that_the_targets_contradict() -> None:
+    """The gradient of the loss pulls to the label, that of the term away from it."""
+    logits = torch.tensor([[2.0, 0.0, 0.0]]).requires_grad_()
+    label, targets = torch.tensor([1]), torch.tensor([[0.97, 0.01, 0.02]])
+    (pull,) = torch.autograd.grad(F.cross_entropy(logits, label), logits)
+    (hold,) = torch.autograd.grad(early_learning(logits.softmax(dim=1), targets).sum(), logits)
+    assert pull[0, 1] < 0 < hold[0, 1]
+    assert pull[0, 0] > 0 > hold[0, 0]
+
+
+def test_agreement_beyond_rounding_has_no_gradient() -> None:
+    logits = torch.tensor([[40.0, 0.0]]).requires_grad_()
+    term = early_learning(logits.softmax(dim=1), torch.tensor([[1.0, 0.0]]))
+    assert torch.isfinite(term).all()
+    term.sum().backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    assert not logits.grad.any()
+
+
+def test_targets_are_running_means() -> None:
+    memory = Averages(Sizes(train=3, meta=1, unlabelled=0, n_classes=2), weights=False)
+    p = torch.tensor([[0.8, 0.2]])
+    index = torch.tensor([1])
+    torch.testing.assert_close(memory.follow(index, p, 0.7), 0.3 * p)
+    torch.testing.assert_close(memory.follow(index, p, 0.7), (0.7 * 0.3 + 0.3) * p)
+    assert not memory.targets[[0, 2]].any()
+    assert memory.weights is None
 
 
 def test_before_the_averages_it_is_plain_training() -> None:
-    method = Trajectory()
+    method = Trajectory(early_from=0.4)
     networks, batch, feeds = small(method)
     torch.manual_seed(0)
     result = method.loss(networks, TASK, batch, feeds, EARLY)
@@ -59,17 +94,35 @@ def test_sums_grow_by_the_probabilities_of_each_pass() -> None:
     torch.testing.assert_close(seen[batch.index].sum(dim=1), torch.full((12,), 3.0).double())
 
 
-def test_examples_are_weighted_by_belief_from_half_of_the_budget_on() -> None:
-    method = Trajectory()
+def test_f_is_held_from_a_share_of_the_budget_on() -> None:
+    method = Trajectory(early=2.0)
     networks, batch, feeds = small(method, rate=0.0)
-    assert method.loss(networks, TASK, batch, feeds, AVERAGED).weights is None
-    result = method.loss(networks, TASK, batch, feeds, CLOCK)
-    assert result.weights is not None
+    before = method.loss(networks, TASK, batch, feeds, replace(CLOCK, step=29))
+    plain = F.cross_entropy(before.logits, batch.y)
+    torch.testing.assert_close(before.loss, plain)
+    result = method.loss(networks, TASK, batch, feeds, replace(CLOCK, step=30))
+    probabilities = result.logits.softmax(dim=1)
     assert isinstance(networks.memory, Averages)
-    raw = belief(networks.memory.sums[batch.index], batch.y)
-    torch.testing.assert_close(result.weights, raw / raw.mean())
-    losses = F.cross_entropy(result.logits, batch.y, reduction="none")
-    torch.testing.assert_close(result.loss, (result.weights * losses).mean())
+    # Two passes of the same weights without dropout: t = (0.7 * 0.3 + 0.3) p.
+    targets = networks.memory.targets[batch.index]
+    torch.testing.assert_close(targets, 0.51 * probabilities.detach())
+    term = (1 - (probabilities * targets).sum(dim=1)).log().mean()
+    torch.testing.assert_close(result.loss, plain + 2 * term)
+
+
+def test_the_trained_weights_are_a_running_mean() -> None:
+    """By hand: w0, then half of the way to w1 within a half-life of one step."""
+    method = Trajectory(half_life=0.01)
+    networks, batch, feeds = small(method)
+    first = flat_state(networks.classifier)
+    method.loss(networks, TASK, batch, feeds, replace(CLOCK, step=0))
+    with torch.no_grad():
+        for parameter in networks.classifier.parameters():
+            parameter.add_(1.0)
+    second = flat_state(networks.classifier)
+    method.loss(networks, TASK, batch, feeds, replace(CLOCK, step=1))
+    method.finish(networks)
+    torch.testing.assert_close(flat_state(networks.classifier), (first + second) / 2)
 
 
 def test_a_new_g_is_taught_from_softmax_response_on() -> None:
@@ -104,7 +157,7 @@ def test_what_is_taught_moves_g_alone() -> None:
 
 
 def test_running_mean_and_deviation() -> None:
-    memory = Averages(Sizes(train=2, meta=1, unlabelled=0, n_classes=2))
+    memory = Averages(Sizes(train=2, meta=1, unlabelled=0, n_classes=2), weights=False)
     memory.standardised(torch.tensor([0.0, 2.0]), 0.1)
     assert (memory.mean.item(), memory.deviation.item()) == (1.0, 1.0)
     found = memory.standardised(torch.tensor([9.0, 13.0]), 0.1)
@@ -114,10 +167,12 @@ def test_running_mean_and_deviation() -> None:
 
 
 def test_kinds_are_the_phases() -> None:
-    method = Trajectory()
-    kinds = {method.kind(replace(CLOCK, step=step)) for step in range(100)}
-    assert kinds == {(False, False), (True, False), (True, True)}
-    assert Trajectory(weighted_from=1.0).kind(replace(CLOCK, step=99)) == (True, False)
+    kinds = [Trajectory().kind(replace(CLOCK, step=step)) for step in range(100)]
+    assert kinds[0] == (True, False, False)
+    assert set(kinds[1:30]) == {(False, False, False)}
+    assert set(kinds[30:40]) == {(False, True, False)}
+    assert set(kinds[40:]) == {(False, True, True)}
+    assert Trajectory(early=0.0).kind(replace(CLOCK, step=99)) == (False, False, True)
 
 
 def test_a_run_without_averages_is_refused() -> None:
@@ -125,8 +180,8 @@ def test_a_run_without_averages_is_refused() -> None:
     Trajectory(start_epochs=9).check(plan)
     with pytest.raises(InputError, match="nothing would be averaged: 100 steps"):
         Trajectory(start_epochs=10).check(plan)
-    with pytest.raises(InputError, match="weighted_from"):
-        Trajectory(weighted_from=0.0)
+    with pytest.raises(InputError, match="half_life"):
+        Trajectory(half_life=1.0)
 
 
 # Behaviour ------------------------------------------------------------------------------------
@@ -144,7 +199,7 @@ def noisy(seed: int) -> tuple[Source, np.ndarray]:
 
 def test_teaching_leaves_the_classifier_alone() -> None:
     plain = fit("erm", epochs=6)
-    taught = fit("trajectory", epochs=6, weighted_from=1.0)
+    taught = fit("trajectory", epochs=6, early=0.0, half_life=0.0)
     for name, value in plain.networks.classifier.state_dict().items():
         assert torch.equal(value, taught.networks.classifier.state_dict()[name]), name
 
@@ -159,14 +214,29 @@ def test_g_learns_what_the_averages_say() -> None:
     assert isinstance(model.networks.scorer, EvidenceScorer)
 
 
-def test_belief_finds_wrong_labels() -> None:
+def test_targets_find_wrong_labels() -> None:
     data, wrong = noisy(0)
     model = fit("trajectory", data, epochs=20)
     memory, train = model.networks.memory, model.predictions["train"]
     assert isinstance(memory, Averages)
     assert train.labels is not None
-    doubt = -belief(memory.sums, torch.from_numpy(train.labels)).numpy()
-    assert failure_auroc(doubt, ~wrong[train.index]) > 0.9
+    believed = memory.targets.gather(1, torch.from_numpy(train.labels)[:, None]).squeeze(1)
+    assert failure_auroc(-believed.numpy(), ~wrong[train.index]) > 0.9
+
+
+def test_what_f_used_to_say_keeps_it_from_learning_wrong_labels_by_heart() -> None:
+    """Share of wrong labels learned, over three seeds: less than half that of plain training."""
+    learned: dict[float, list[float]] = {0.0: [], 3.0: []}
+    for seed in range(3):
+        data, wrong = noisy(seed)
+        for early, found in learned.items():
+            model = fit(
+                "trajectory", data, epochs=60, seed=seed, early=early, early_from=0.1,
+                learning_rate=0.2, weight_decay=0.0,
+            )  # fmt: skip
+            train = model.predictions["train"]
+            found.append(float(train.correct()[wrong[train.index]].mean()))
+    assert np.mean(learned[3.0]) < 0.5 * np.mean(learned[0.0])
 
 
 def scores(model: Model, name: str) -> float:
@@ -182,13 +252,6 @@ def test_the_score_ranks_errors_at_least_as_well_as_softmax() -> None:
     error = np.std(gains, ddof=1) / np.sqrt(len(gains))
     assert np.mean(gains) > -2 * error - 0.005
     assert np.mean([scores(model, "fused") for model in models]) > 0.7
-
-
-def test_a_clock_of_its_own_is_not_needed() -> None:
-    """A step at the very start of the averages counts; one before does not."""
-    method = Trajectory(start=0.4)
-    assert method.kind(Clock(step=40, total=100, steps_per_epoch=10, lr=0.1)) == (True, False)
-    assert method.kind(Clock(step=39, total=100, steps_per_epoch=10, lr=0.1)) == (False, False)
 
 
 def test_the_fused_score_is_fitted_on_both_held_out_splits() -> None:

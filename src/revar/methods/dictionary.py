@@ -103,7 +103,12 @@ class Average(nn.Module):
     @torch.no_grad()
     def follow(self, flat: Tensor, step: int, momentum: float) -> None:
         """Move towards new weights; sooner in the first steps, the very first sets the mean."""
-        self.flat.lerp_(flat, 1 - min(momentum, step / (step + 9)))
+        self.move(flat, 1 - min(momentum, step / (step + 9)))
+
+    @torch.no_grad()
+    def move(self, flat: Tensor, rate: float) -> None:
+        """Move towards new weights by a share of the way; 1 sets the mean."""
+        self.flat.lerp_(flat, rate)
 
 
 class Remembered(nn.Module):
