@@ -5,7 +5,7 @@
 
 Every folder gets the CSV, the Markdown and, where columns are coverages, the picture of its grids,
 and a provenance.json gathered from the runs behind them. Tables of which more than a third of the
-places have fewer than two seeds are left out and named.
+places have fewer than two seeds, where more than one was asked for, are left out and named.
 """
 
 from __future__ import annotations
@@ -45,9 +45,13 @@ def main() -> None:
         grids = [grid for grid in table.grids(scale) if grid.questions]
         stems = [options.folder / "tables" / grid.name.replace("/", "-") for grid in grids]
         rows = [row for stem in stems for row in _rows(stem.with_suffix(".csv"))]
-        wanted = (scale.control_seeds if table.control else None) or scale.seeds
-        short = [row for row in rows if len(row["values"].split()) < wanted]
-        single = [row for row in rows if len(row["values"].split()) < min(2, scale.seeds)]
+        wanted = {
+            (grid.name, *place): len(question.asked_of(scale.seeds))
+            for grid in grids
+            for place, question in grid.questions.items()
+        }
+        short = [row for row in rows if _found(row) < wanted[_place(row)]]
+        single = [row for row in rows if _found(row) < min(2, wanted[_place(row)])]
         if len(single) > len(rows) / 3 or not rows:
             print(f"left out: {table.name} ({len(short)} of {len(rows)} places lack runs)")
             continue
@@ -77,6 +81,14 @@ def _answers(grid: Grid, stem: Path) -> dict[tuple[str, str], Answer]:
         for line in said
         if (line["row"], line["column"]) in grid.questions
     }
+
+
+def _place(row: dict[str, str]) -> tuple[str, str, str]:
+    return row["table"], row["row"], row["column"]
+
+
+def _found(row: dict[str, str]) -> int:
+    return len(row["values"].split())
 
 
 def _rows(file: Path) -> list[dict[str, str]]:

@@ -79,7 +79,8 @@ def trained(method: str | Method, **settings: Any) -> dict[str, Tensor]:
     """All that was learned in a short run with batches of two sizes."""
     x, y = blobs(230)
     weight = np.linspace(0.5, 1.5, len(y)).astype(np.float32)
-    chosen: dict[str, Any] = {"epochs": 8, "batch_size": 24, "random_state": 0, **settings}
+    plan = {"epochs": 8, "batch_size": 24, "random_state": 0, "device": "cpu"}
+    chosen: dict[str, Any] = {**plan, **settings}
     with one_thread():
         made = SelectiveClassifier(method, **chosen).fit(x, y, sample_weight=weight)
     return state_of(made.model_)
@@ -304,7 +305,9 @@ def on_gpu(
         ("erm", {"optimiser": "adamw"}),
         ("erm", {"layer_decay": 0.7}),
         ("sat", {}),
+        ("gamblers", {}),
         ("mwn", {}),
+        ("trajectory", {}),
         ("revar", {"interval": 2}),
         ("revar", {"interval": 2, "shares_gradient": True, "candidates": "both"}),
         ("revar", {"interval": 2, "aligned_layers": "upper"}),
