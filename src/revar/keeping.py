@@ -89,7 +89,8 @@ def _checked(folder: RunFolder, prepared: Prepared, described: dict[str, Any]) -
         return False
     folder.check_same(prepared.recipe, described)
     folder.store.verify()
-    # Only there if the run was killed between its last file and this.
+    # Only there if the run was killed at its last file, or between that and this.
+    folder.store.tidy()
     folder.clear_checkpoints()
     return True
 

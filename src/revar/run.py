@@ -146,7 +146,8 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether training and everything after it is done."""
-        return "metrics.csv" in self.store.names()
+        # A name is listed just before its file takes its place.
+        return "metrics.csv" in self.store.names() and (self.path / "metrics.csv").exists()
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.path.glob("checkpoint-*"))

@@ -54,7 +54,7 @@ class Store:
         listed = self._manifest()
         if listed.get(name) == [digest] and path.exists():
             return
-        beside = path.with_name(f".{path.name}.new")
+        beside = path.with_name(_beside(path.name))
         path.parent.mkdir(exist_ok=True)
         _write_to_disk(beside, data)
         self._write_manifest({**listed, name: [digest, *listed.get(name, [])]})
@@ -93,6 +93,11 @@ class Store:
         for name in sorted(self.names()):
             self.read(name)
 
+    def tidy(self) -> None:
+        """Remove what a process that was killed left beside files."""
+        for path in self.folder.rglob(_beside("*")):
+            path.unlink()
+
     def write_json(self, name: str, data: Any) -> None:
         """Write a JSON file."""
         text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
@@ -129,10 +134,15 @@ class Store:
     def _write_manifest(self, files: dict[str, list[str]]) -> None:
         data = {"files": dict(sorted(files.items())), "sha256": _digest_of(files)}
         path = self.folder / MANIFEST
-        beside = path.with_name(f".{MANIFEST}.new")
+        beside = path.with_name(_beside(MANIFEST))
         _write_to_disk(beside, (json.dumps(data, indent=2) + "\n").encode())
         beside.replace(path)
         _sync_folder(self.folder)
+
+
+def _beside(name: str) -> str:
+    """What a file is called until it takes its place."""
+    return f".{name}.new"
 
 
 def _digest_of(files: dict[str, list[str]]) -> str:

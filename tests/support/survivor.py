@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 SETTINGS = {"batch_size": "32", "test_passes": "3"}
+LAST = 6
+"""Renames at the end of a run: its metrics, each with the manifest before and after it."""
 
 
 def differences(a: Path, b: Path) -> list[str]:
@@ -79,7 +81,24 @@ def kill_at_rename(count: int, *, after: bool) -> None:
     Path.replace = replace  # type: ignore[method-assign, assignment]
 
 
-def main(root: Path, kills: int, renames: int) -> dict[str, Any]:
+def renames_of(work: Callable[[], None]) -> int:
+    """How many files take their names in it."""
+    original, seen = Path.replace, 0
+
+    def replace(self: Path, target: Any) -> Path:
+        nonlocal seen
+        seen += 1
+        return original(self, target)
+
+    Path.replace = replace  # type: ignore[method-assign, assignment]
+    try:
+        work()
+    finally:
+        Path.replace = original  # type: ignore[method-assign]
+    return seen
+
+
+def main(root: Path, kills: int) -> dict[str, Any]:
     import torch
 
     from revar.commands.train import train
@@ -125,11 +144,14 @@ def main(root: Path, kills: int, renames: int) -> dict[str, Any]:
         report["kills"] += 1
         check(out, root / "reference", "revar", 8, f"killed at a random moment ({number})")
 
-    run(root / "short", "erm", 2)
-    for number in range(renames):
+    total = renames_of(lambda: run(root / "short", "erm", 2))
+    report["renames"] = total
+    # Every second one, now before and now after it; of the last ones, where a run becomes
+    # finished, each before and after; and one beyond.
+    early = [(1 + 2 * n, bool(n % 2)) for n in range((total - LAST) // 2)]
+    late = [(count, after) for count in range(total - LAST, total + 1) for after in (False, True)]
+    for number, (count, after) in enumerate([*early, *late, (total + 1, False)]):
         out = root / f"renamed-{number}"
-        # From the first rename of a run to beyond its last.
-        count, after = 1 + 2 * number, bool(number % 2)
 
         def work(out: Path = out, count: int = count, after: bool = after) -> None:
             kill_at_rename(count, after=after)
@@ -142,4 +164,4 @@ def main(root: Path, kills: int, renames: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(main(Path(sys.argv[1]), int(sys.argv[2]))))
