@@ -39,6 +39,8 @@ def settings(scorer: str, names: list[str] | None, *, gpu: bool) -> list[Setting
         paper("network, upper layers", "network", scorer, shares_gradient=True,
               aligned_layers="upper"),
         Setting(name="revar (default)", method="revar", changes=(("warmup", 0.0),)),
+        Setting(name="trajectory", method="trajectory",
+                changes=(("start", 0.0), ("early_from", 0.0))),
     ]  # fmt: skip
     if gpu:
         found += [

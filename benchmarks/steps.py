@@ -16,7 +16,6 @@ from revar.feeds import DataFeeds
 from revar.fitting import build_networks
 from revar.functional import flat_state
 from revar.methods.base import Method, Sizes
-from revar.methods.revar import ReVaR
 from revar.nets.base import Dropout
 from revar.preparation import Split
 from revar.randomness import seed_generators
@@ -65,9 +64,7 @@ def make(
 ) -> tuple[Method, training.TrainingState, Task, Budget]:
     """Networks, and noise to train them on."""
     method = make_method(setting.method)
-    if setting.changes:
-        assert isinstance(method, ReVaR)
-        method = replace(method, **dict(setting.changes))
+    method = replace(method, **dict(setting.changes))
     budget = Budget(
         epochs=1000, batch_size=size.batch, learning_rate=0.01,
         graphs="auto" if setting.graphs else "never",

@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 
 from revar.metrics import accuracy_rejection_curve
 from revar.report.plots import new_figure
-from uscore_tasks import Task
+from uscore_tasks import WHOLE, Task
 from uscore_tests import Choice, Runs, ensembles, references, seeds_of, stacked
 
-_COLOURS = ("#b3303f", "#4c6a92", "#d98c5f", "#6b6b6b")
+_COLOURS = ("#b3303f", "#4c6a92", "#d98c5f", "#3d8a66", "#6b6b6b")
 _MARKS = ("o", "s", "D")
-_LINES = ("-", "--", "-.", ":")
+_LINES = ("-", "--", "-.", (0, (4, 1, 1, 1, 1, 1)), ":")
+_TITLES = {
+    "cifar10": "CIFAR-10",
+    "cifar10n-worst": "CIFAR-10N, worst labels",
+    "cifar10-instance20": "CIFAR-10, 20 % instance noise",
+    "tiny-imagenet-100": "Tiny ImageNet-100",
+    "eyepacs": "EyePACS",
+    "eyepacs-aptos": "EyePACS to APTOS",
+    "eyepacs-deepdrid": "EyePACS to DeepDRiD",
+}
 _LOWEST = 0.9
 """Share of rejected examples up to which curves are drawn: beyond, they are a few examples."""
 
@@ -32,7 +41,7 @@ def differences_figure(
         ours: what was tested.
         path: of the PNG.
     """
-    figure = new_figure(7.2, 0.75 * len(found) + 1.5)
+    figure = new_figure(7.2, 0.42 * len(found) + 1.3)
     axis = figure.subplots()
     names = list(references(ours))
     for number, name in enumerate(names):
@@ -53,9 +62,9 @@ def differences_figure(
         margin = tasks[name].margin
         if margin:
             axis.plot([-margin] * 2, [row - 0.42, row + 0.42], color="0.3", linestyle=":")
-    axis.set_yticks(range(len(found)), list(found))
+    axis.set_yticks(range(len(found)), [_TITLES.get(name, name) for name in found])
     axis.set_ylim(len(found) - 0.5, -0.5)
-    axis.set_xlabel(f"AUARC of {ours} less softmax response, points; dotted: margin")
+    axis.set_xlabel(f"AUARC gained by {ours}, points (dotted: margin)")
     axis.grid(axis="x", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     figure.legend(
@@ -80,15 +89,12 @@ def curves_figure(panels: Mapping[str, tuple[Runs, str]], ours: Choice, path: Pa
     """
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure = new_figure(4.3 * columns, 3.6 * rows)
+    figure = new_figure(4.3 * columns, 2.9 * rows)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis, (name, (runs, split)) in zip(axes, panels.items(), strict=False):
-        shown = {str(ours): ours, "softmax response, same net": Choice(ours.way, "softmax")}
-        shown["softmax response, plain training"] = Choice("erm", "softmax")
         curves = {
             label: _curve(*stacked(runs, choice, split, seeds_of(runs, choice.way)))
-            for label, choice in shown.items()
-            if seeds_of(runs, choice.way)
+            for label, choice in _shown(runs, ours, split).items()
         }
         found = ensembles(runs, split)
         if "seeds" in found:
@@ -98,10 +104,10 @@ def curves_figure(panels: Mapping[str, tuple[Runs, str]], ours: Choice, path: Pa
         ):
             kept = rejected <= _LOWEST
             axis.plot(
-                100 * rejected[kept], 100 * accuracy[kept], line, color=colour, linewidth=1.5,
-                label=label,
+                100 * rejected[kept], 100 * accuracy[kept], linestyle=line, color=colour,
+                linewidth=1.5, label=label,
             )  # fmt: skip
-        axis.set_title(name)
+        axis.set_title(_TITLES.get(name, name))
         axis.grid(visible=True, alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes[len(panels) :]:
@@ -110,9 +116,26 @@ def curves_figure(panels: Mapping[str, tuple[Runs, str]], ours: Choice, path: Pa
         axis.set_xlabel("rejected, %")
         axis.set_ylabel("accuracy of the rest, %")
     figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False
+        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False
     )
     figure.savefig(path, dpi=150)
+
+
+def _shown(runs: Runs, ours: Choice, split: str) -> dict[str, Choice]:
+    """What is drawn of those that are there, by what is said of it."""
+    plain = "erm" if seeds_of(runs, "erm") else WHOLE
+    wanted = {
+        str(ours): ours,
+        "softmax response, same net": Choice(ours.way, "softmax"),
+        f"softmax response, {_said(plain)}": Choice(plain, "softmax"),
+        "U-Score alone, same net": Choice(ours.way, "uscore"),
+    }
+    return {
+        label: choice
+        for label, choice in wanted.items()
+        if (seeds := seeds_of(runs, choice.way))
+        and choice.score in {*runs[choice.way, seeds[0]].figures(split), ours.score}
+    }
 
 
 def _curve(

@@ -1,10 +1,11 @@
 """Tables, tests and pictures of the study of the U-Score.
 
     python benchmarks/uscore_report.py OUT --select --out results/uscore
-    python benchmarks/uscore_report.py OUT --ours trajectory:fused --out results/uscore
+    python benchmarks/uscore_report.py OUT --ours trajectory:fused --out results/uscore \
+        --cells results/cells.zip
 
 ``--select`` reads tune data only, to fix one setting. Without it the test sets are read: for the
-setting that was fixed, once.
+setting that was fixed, once. ``--cells`` adds what the tables of the paper know of other methods.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from revar.errors import InputError
+from uscore_cells import cell_rows
 from uscore_figures import curves_figure, differences_figure
 from uscore_store import FIGURES, Run, runs_in
 from uscore_tasks import BESIDE, BESIDE_TASKS, FOLDERS, MEMBERS, TASKS, WHOLE
@@ -36,7 +38,7 @@ from uscore_tests import (
 
 _HEADS = {
     "auarc": "AUARC", "normalised_auarc": "norm. AUARC", "augrc": "AUGRC",
-    "failure_auroc": "failure AUROC", "accuracy": "accuracy",
+    "failure_auroc": "failure AUROC", "accuracy": "accuracy", "ece": "ECE",
 }  # fmt: skip
 Row = dict[str, Any]
 
@@ -66,7 +68,9 @@ def rows_of(runs: Runs, split: str) -> list[Row]:
             rows.append({
                 "folder": run.folder, "set": split, "way": way, "method": about["method"],
                 "score": score, "own": score == about["own"], "default": score == about["default"],
-                "seed": seed, **figures, "seconds": about["seconds"], "recipe": about["digest"],
+                "seed": seed, **figures,
+                "ece": run.calibration_error(split) if score == "softmax" else None,
+                "seconds": about["seconds"], "recipe": about["digest"],
             })  # fmt: skip
     return rows
 
@@ -121,11 +125,13 @@ def table_of(rows: Sequence[Row], ensembles: Mapping[str, Mapping[str, float]]) 
         line["beside"] = BESIDE.get(some[0]["method"], "")
         if choice.way == WHOLE:
             line["beside"] = "more labels"
-        for figure in FIGURES:
+        line["from"] = f"{some[0]['from']}, {len(some)} seeds" if "from" in some[0] else ""
+        for figure in _HEADS:
             line[figure], line[f"{figure} deviation"] = _mean(some, figure)
         table.append(line)
     for name, figures in ensembles.items():
         line = {"way": f"ensemble ({name})", "score": "softmax", "seeds": 1, "beside": "5 passes"}
+        line["from"] = ""
         for figure in FIGURES:
             line[figure], line[f"{figure} deviation"] = 100 * figures[figure], math.nan
         table.append(line)
@@ -160,36 +166,41 @@ def write_selection(folders: Mapping[str, Runs], out: Path) -> str:
         raise InputError("no finished run has tune data")
     names = [name for name in FOLDERS if name in folders]
     heads = ["", "way", "score", "mean", *names, *(f"{name} accuracy" for name in names)]
-    lines = []
-    for place, line in enumerate(table, 1):
-        if line["default"] or line["score"] in ("softmax", "uscore", "fused"):
-            numbers = [_number(line[head]) for head in heads[3:]]
-            lines.append([str(place), line["way"], line["score"], *numbers])
+    lines = [
+        [str(place), line["way"], line["score"], *(_number(line[head]) for head in heads[3:])]
+        for place, line in enumerate(table, 1)
+    ]
     text = markdown("Tune data, AUARC and accuracy in %, mean over seeds", heads, lines)
     write_csv(out / "select.csv", table)
     (out / "select.md").write_text(text + "\n", encoding="utf-8")
     return text
 
 
-def write_report(folders: Mapping[str, Runs], ours: Choice, resamples: int, out: Path) -> str:
+def write_report(
+    folders: Mapping[str, Runs], ours: Choice, resamples: int, out: Path, cells: Path | None = None
+) -> str:
     """All files of a report on test data, and what the Markdown says."""
+    known = {} if cells is None else cell_rows(cells)
     asked = {**TASKS, **BESIDE_TASKS}
     there = {name: task for name, task in asked.items() if task.folder in folders}
     every, tables, texts = [], [], []
     results: dict[str, dict[str, Any]] = {}
     for name, task in there.items():
         runs = folders[task.folder]
-        rows = rows_of(runs, task.split)
+        trained = {way for way, _ in runs}
+        some = known.get((task.folder, task.split), ())
+        others = [row for row in some if row["way"] not in trained]
+        rows = [*rows_of(runs, task.split), *others]
         every += [{"task": name, **row} for row in rows]
         ensembles = ensemble_figures(runs, task.split)
         lines = table_of(rows, ensembles)
         tables += [{"task": name, **line} for line in lines]
         texts.append(_task_text(name, lines))
-        if not any(way == ours.way for way, _ in runs):
+        if ours.way not in trained:
             continue
         results[name] = {
             "against": differences(runs, ours, task.split, resamples=resamples),
-            "best_comparable": best_comparable(runs, ours, task.split),
+            "best_comparable": best_comparable(runs, ours, task.split, others),
         }
         if task.goal == "not inferior":
             results[name]["gap_to_ensemble_closed"] = gap_closed(runs, ours, task.split)
@@ -211,12 +222,12 @@ def write_report(folders: Mapping[str, Runs], ours: Choice, resamples: int, out:
 
 
 def _task_text(name: str, lines: Sequence[Row]) -> str:
-    heads = ["way", "score", *_HEADS.values(), "seeds", "beside"]
+    heads = ["way", "score", *_HEADS.values(), "seeds", "beside", "from"]
     cells = [
         [
             line["way"], line["score"],
-            *(_number(line[figure], line[f"{figure} deviation"]) for figure in FIGURES),
-            str(line["seeds"]), line["beside"],
+            *(_number(line.get(f, math.nan), line.get(f"{f} deviation", math.nan)) for f in _HEADS),
+            str(line["seeds"]), line["beside"], line["from"],
         ]
         for line in lines
     ]  # fmt: skip
@@ -261,6 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("study", type=Path, help="what uscore.py wrote")
     parser.add_argument("--select", action="store_true", help="tune data only")
     parser.add_argument("--ours", default="trajectory:fused", metavar="WAY:SCORE")
+    parser.add_argument("--cells", type=Path, metavar="FILE", help="results/cells.zip")
     parser.add_argument("--resamples", type=int, default=2000)
     parser.add_argument("--out", type=Path, default=Path("results/uscore"))
     options = parser.parse_args(arguments)
@@ -271,7 +283,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(write_selection(folders, options.out))
         else:
             ours = Choice.parse(options.ours)
-            print(write_report(folders, ours, options.resamples, options.out))
+            print(write_report(folders, ours, options.resamples, options.out, options.cells))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

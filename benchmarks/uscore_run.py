@@ -54,11 +54,11 @@ def cell_of(job: Job) -> Cell:
     places = scale_of(job.scale).places
     way = TableWay(method=job.way.method, settings=job.way.settings)
     cell = cell_at(way, places[FOLDERS[job.folder].place]).seeded(job.seed)
-    tests = tuple(dict.fromkeys(_sets(job).values()))
+    tests = tuple(dict.fromkeys(sets_of(job).values()))
     return replace(cell, data=replace(cell.data, tests=tests, clean_meta=job.clean_meta))
 
 
-def _sets(job: Job) -> dict[str, str]:
+def sets_of(job: Job) -> dict[str, str]:
     """What a test set is called in the study, and in its data."""
     places = scale_of(job.scale).places
     return {name: places[place].tests[0] for name, place in FOLDERS[job.folder].sets.items()}
@@ -193,7 +193,7 @@ def _train(job: Job, path: Path, device: torch.device) -> dict[str, float | None
         data = replace(data, recipe=replace(data.recipe, seed=seed))
     model = fit_prepared(data, device=device, observer=Silent())
     fitted_in = time.perf_counter() - began
-    sets = {"tune": "tune", **{name: set_name(own) for name, own in _sets(job).items()}}
+    sets = {"tune": "tune", **{name: set_name(own) for name, own in sets_of(job).items()}}
     scored = {
         name: _scored(
             model,

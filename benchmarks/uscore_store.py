@@ -25,11 +25,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from revar.errors import InputError, UndefinedMetricWarning
-from revar.metrics import curve_figures
+from revar.metrics import curve_figures, ece
 
 FIGURES = ("auarc", "normalised_auarc", "augrc", "failure_auroc", "accuracy")
+_OTHERS = 200
+"""More classes than any data set of the study has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +169,18 @@ class Run:
         """[n] whether the prediction that goes with a score is right."""
         by_mean = self.named(score) == "mcd"
         return self._array(f"{name}/correct/mcd" if by_mean else f"{name}/correct")
+
+    def calibration_error(self, name: str) -> float:
+        """Expected calibration error of the softmax on a set, 15 bins.
+
+        Probabilities are not kept, but softmax response is the log-odds of the top class.
+        """
+        confidence = expit(-self.uncertainty(name, "softmax").astype(float))
+        # The metric takes whole distributions: what is left goes to many others in equal parts,
+        # so that the first class is the predicted one.
+        others = np.repeat((1 - confidence)[:, None] / _OTHERS, _OTHERS, axis=1)
+        wrong = ~self.correct(name, "softmax")
+        return ece(np.column_stack([confidence, others]), wrong.astype(int))
 
     def patients(self, name: str) -> NDArray[np.int32] | None:
         """[n] numbers, where there are any."""

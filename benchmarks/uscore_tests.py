@@ -129,13 +129,22 @@ def differences(
     return found
 
 
-def best_comparable(runs: Runs, ours: Choice, split: str) -> dict[str, Any] | None:
+def best_comparable(
+    runs: Runs, ours: Choice, split: str, others: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any] | None:
     """The other method of highest mean AUARC by its default, its own or softmax score.
 
     Other settings of our method, methods that cost more at inference, and plain training on more
     data are not among them.
+
+    Args:
+        runs: of the folder.
+        ours: what is compared.
+        split: the set.
+        others: rows of runs that only figures are left of.
     """
     method = {run.about["method"] for (way, _), run in runs.items() if way == ours.way}
+    seeds: dict[Choice, int] = {}
     found: dict[Choice, float] = {}
     for way in dict.fromkeys(name for name, _ in runs):
         about = runs[way, seeds_of(runs, way)[0]].about
@@ -144,6 +153,12 @@ def best_comparable(runs: Runs, ours: Choice, split: str) -> dict[str, Any] | No
         for score in {about["own"], about["default"], "softmax"}:
             choice = Choice(way, score)
             found[choice] = mean_auarc(runs, choice, split)
+            seeds[choice] = len(seeds_of(runs, way))
+    values: dict[Choice, list[float]] = {}
+    for row in others:
+        values.setdefault(Choice(row["way"], row["score"]), []).append(row["auarc"])
+    found |= {choice: _mean(some) for choice, some in values.items()}
+    seeds |= {choice: len(some) for choice, some in values.items()}
     if not found:
         return None
     best = max(found, key=lambda choice: found[choice])
@@ -151,6 +166,8 @@ def best_comparable(runs: Runs, ours: Choice, split: str) -> dict[str, Any] | No
     return {
         "name": str(best),
         "auarc": found[best],
+        "seeds": seeds[best],
+        "of": len({choice.way for choice in found}),
         "ours": mine,
         "ours_highest": mine > found[best],
     }

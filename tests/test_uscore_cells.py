@@ -1,0 +1,247 @@
+"""What the study of the U-Score takes from the tables of the paper, and what its page repeats."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from revar.errors import InputError
+from revar.metrics import ece
+from test_uscore_study import planted, write
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "uscore"
+
+
+@pytest.fixture(scope="module")
+def study() -> Iterator[Any]:
+    sys.path.append(str(ROOT / "benchmarks"))
+    names = ("tasks", "store", "run", "tests", "report", "cells")
+    yield SimpleNamespace(**{name: importlib.import_module(f"uscore_{name}") for name in names})
+    sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def cell(study: Any, folder: str, method: str, seed: int = 0) -> dict[str, Any]:
+    """``cell.json`` of a run of the study, with what a run fills in."""
+    job = study.tasks.Job(folder=folder, way=study.tasks.way_named(method), seed=seed)
+    asked = study.run.cell_of(job)
+    recipe = asked.recipe().to_json()
+    recipe["budget"]["learning_rate"] = 0.1
+    del recipe["budget"]["graphs"]
+    made: dict[str, Any] = json.loads(json.dumps({**asked.to_json(), "recipe": recipe}))
+    made["data"]["tests"].append("test+fog:3")
+    return made
+
+
+def packed(file: Path, cells: list[dict[str, Any]], auarc: float) -> Path:
+    figures = {
+        "auarc": auarc, "normalised_auarc": 0.5, "augrc": 0.1, "failure_auroc": 0.8,
+        "accuracy_at_coverage": {"1.0": 0.7},
+    }  # fmt: skip
+    scores = dict.fromkeys(("softmax", "uscore", "abstention", "mcd", "fused"), figures)
+    of_set = {"own_score": "abstention", "default_score": "fused", "ece": 0.04, "scores": scores}
+    metrics = dict.fromkeys(("test", "aptos", "deepdrid"), of_set)
+    with zipfile.ZipFile(file, "w") as archive:
+        for number, made in enumerate(cells):
+            archive.writestr(f"{number}/cell.json", json.dumps(made))
+            archive.writestr(f"{number}/metrics.json", json.dumps(metrics))
+    return file
+
+
+def test_a_cell_counts_only_if_the_study_would_train_it(study: Any, tmp_path: Path) -> None:
+    def other(**changes: Any) -> dict[str, Any]:
+        made = cell(study, "cifar10-instance20", "sat", 1)
+        for path, value in changes.items():
+            *folders, name = path.split("__")
+            place = made
+            for folder in folders:
+                place = place[folder]
+            place[name] = value
+        return made
+
+    others = [
+        other(epochs=21), other(backbone="resnet50"), other(timed=True), other(version=0),
+        other(settings=[["batch_size", "64"]]), other(data__label_noise="instance:0.4"),
+        other(data__train=5_000), other(data__clean_meta=True), other(data__meta="aptos"),
+        other(recipe__method__target_momentum=0.5), other(recipe__splits__meta=0.2),
+        other(recipe__budget__batch_size=64), other(method="one-that-went"),
+        cell(study, "cifar10-instance20", "revar-paper"),
+    ]  # fmt: skip
+    assert not any(study.cells.is_of(made, name) for made in others for name in study.tasks.FOLDERS)
+    file = packed(tmp_path / "cells.zip", [*others, other(), cell(study, "eyepacs", "sat")], 0.9)
+    found = study.cells.cell_rows(file)
+    rows = found.pop(("cifar10-instance20", "test"))
+    assert set(found) == {("eyepacs", name) for name in ("test", "aptos", "deepdrid")}
+    assert [(row["way"], row["seed"], row["score"], row["own"]) for row in rows] == [
+        ("sat", 1, "abstention", True), ("sat", 1, "fused", False), ("sat", 1, "softmax", False)
+    ]  # fmt: skip
+    assert [row["ece"] for row in rows] == [None, None, 0.04]
+    assert rows[0]["accuracy"] == 0.7
+    with pytest.raises(InputError, match="holds no cells"):
+        study.cells.cell_rows(ROOT / "README.md")
+
+
+def test_recipes_agree_where_both_speak(study: Any) -> None:
+    agree = study.cells.agree
+    wanted = {"a": 1, "b": {"rate": None, "new": "auto", "c": [1, 2]}, "data": {"x": 1}}
+    assert agree(wanted, {"a": 1, "b": {"rate": 0.1, "c": [1, 2]}, "data": {}, "format": 3})
+    assert not agree(wanted, {"a": 1, "b": {"rate": 0.1, "c": [2, 1]}, "data": {}})
+    assert not agree({"a": {"b": 1}}, {"a": None})
+    assert not agree({"a": {"b": 1}}, {"a": {"b": 1, "gone": 2}})
+
+
+@pytest.mark.parametrize(("auarc", "first"), [(0.999, "sat:abstention"), (0.1, "erm:softmax")])
+def test_cells_stand_in_the_tables(study: Any, tmp_path: Path, auarc: float, first: str) -> None:
+    """Those of a way that the study trained itself are left out."""
+    planted(study, tmp_path / "study", 0.3, n=200, seeds=2)
+    for path in (tmp_path / "study").iterdir():
+        if path.name != "cifar10":
+            for file in path.iterdir():
+                file.unlink()
+    for file in (tmp_path / "study" / "cifar10").glob("sat-*"):
+        file.unlink()
+    cells = [cell(study, "cifar10", name, seed) for name in ("sat", "erm") for seed in range(3)]
+    packed(tmp_path / "cells.zip", cells, auarc)
+    told = tmp_path / "told"
+    arguments = [tmp_path / "study", "--cells", tmp_path / "cells.zip", "--out", told]
+    assert study.report.main([*map(str, arguments), "--resamples", "50"]) == 0
+    best = json.loads((told / "tests.json").read_text())["tasks"]["cifar10"]["best_comparable"]
+    assert (best["name"], best["of"]) == (first, 2)
+    assert best["seeds"] == (3 if auarc > 0.9 else 2)
+    rows = list(csv.DictReader((told / "tables.csv").read_text().splitlines()))
+    said = {row["way"]: row["from"] for row in rows if row["from"]}
+    assert said == {"sat": "tables of the paper, 3 seeds"}
+
+
+def test_the_calibration_error_of_log_odds(study: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(10, 0.3), 400)
+    labels = np.where(rng.random(400) < 0.5, p.argmax(1), rng.integers(0, 10, 400))
+    top = p.max(1)
+    scored = study.store.Scored(
+        correct=p.argmax(1) == labels, scores={"softmax": np.log1p(-top) - np.log(top)}
+    )
+    write(study, tmp_path, "cifar10", "erm", 0, {"test": scored})
+    run = study.store.Run(tmp_path / "cifar10" / "erm-0.npz")
+    assert run.calibration_error("test") == pytest.approx(ece(p, labels), abs=1e-6)
+
+
+# What is published ----------------------------------------------------------------------------
+
+TASKS = {
+    "CIFAR-10": "cifar10", "CIFAR-10N worst": "cifar10n-worst",
+    "CIFAR-10, 20 % instance noise": "cifar10-instance20",
+    "Tiny ImageNet-100": "tiny-imagenet-100", "EyePACS": "eyepacs",
+    "EyePACS to APTOS": "eyepacs-aptos",
+}  # fmt: skip
+
+
+def lines_of(heading: str) -> list[list[str]]:
+    """Cells of the table of the page whose first row holds that."""
+    page = (ROOT / "docs" / "uscore.md").read_text(encoding="utf-8")
+    table = next(part for part in page.split("\n\n") if heading in part and part.startswith("|"))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return rows[2:]
+
+
+def published() -> dict[tuple[str, str, str], dict[str, str]]:
+    text = (RESULTS / "tables.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {(row["task"], row["way"], row["score"]): row for row in rows}
+
+
+def test_the_page_shows_the_tests() -> None:
+    tests = json.loads((RESULTS / "tests.json").read_text(encoding="utf-8"))["tasks"]
+    rows = lines_of("what was asked")
+    assert len(rows) == len(TASKS)
+    for asked, *cells in rows:
+        against = tests[TASKS[asked.partition(":")[0]]]["against"]
+        for name, said, verdict in zip(
+            ("erm-all", "same classifier"), cells[::2], cells[1::2], strict=True
+        ):
+            one = against[name]
+            low, high = f"{one['low']:+.2f}", f"{one['high']:+.2f}"
+            assert said == f"{one['difference']:+.2f} ({low} to {high})"
+            assert (verdict == "**yes**") is one["met"]
+
+
+def test_the_page_shows_the_means() -> None:
+    table = published()
+    for label, *cells in lines_of("best other"):
+        task = TASKS[label]
+        plain, ours, other, with_meta, whole = (cell.replace("*", "") for cell in cells)
+        for way, score, said in (
+            ("erm", "softmax", plain), ("trajectory", "fused", ours),
+            ("trajectory+meta", "fused", with_meta), ("erm-all", "softmax", whole),
+        ):  # fmt: skip
+            assert said == f"{float(table[task, way, score]['auarc']):.2f}"
+        others = {
+            float(row["auarc"]): row for (of, _, _), row in table.items()
+            if of == task and row["from"]
+        }  # fmt: skip
+        best = others[max(others)]
+        number, way = re.match(r"([\d.]+) \(`(\w+)`", other).groups()  # type: ignore[union-attr]
+        assert (number, way) == (f"{float(best['auarc']):.2f}", best["way"])
+
+
+def test_the_page_shows_the_classifiers() -> None:
+    table = published()
+    figures = ("accuracy", "failure_auroc", "ece")
+    rows = lines_of("| | CIFAR-10 | CIFAR-10N | instance noise | Tiny | EyePACS | APTOS |\n")
+    assert len(rows) == len(figures)
+    for figure, (_, *cells) in zip(figures, rows, strict=True):
+        for task, said in zip(TASKS.values(), cells, strict=True):
+            both = [float(table[task, way, "softmax"][figure]) for way in ("erm", "trajectory")]
+            assert said == f"{both[0]:.1f} → {both[1]:.1f}"
+
+
+def test_the_page_shows_g_alone() -> None:
+    table = published()
+    tasks = [*TASKS.values(), "eyepacs-deepdrid"]
+    for way, *cells in lines_of("| DeepDRiD |"):
+        for task, said in zip(tasks, cells, strict=True):
+            alone, softmax = (
+                float(table[task, way.strip("`"), score]["auarc"])
+                for score in ("uscore", "softmax")
+            )
+            assert said.split()[0] == f"{alone - softmax:+.2f}"
+
+
+def test_the_page_shows_the_pilot() -> None:
+    rows = csv.DictReader((RESULTS / "pilot.csv").read_text(encoding="utf-8").splitlines())
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if (row["weights"], row["score"]) == ("mean", "softmax"):
+            found.setdefault(row["config"], []).append(float(row["auarc"]))
+    order = ("label", "ratio", "sat", "self8", "self8m", "self8mr", "self10mr", "elr1")
+    shown = lines_of("| training |")
+    for name, (_, *cells) in zip(order, shown, strict=True):
+        *values, mean = (float(cell.replace("*", "")) for cell in cells)
+        assert values == found[name]
+        assert mean == pytest.approx(np.mean(values), abs=0.0051)
+
+
+def test_published_rows_of_other_methods_are_those_of_the_cells(study: Any) -> None:
+    rows = study.cells.cell_rows(ROOT / "results" / "cells.zip")
+    table = published()
+    tasks = {**study.tasks.TASKS, **study.tasks.BESIDE_TASKS}
+    seen = 0
+    for (name, way, score), line in table.items():
+        if line["from"]:
+            some = rows[tasks[name].folder, tasks[name].split]
+            values = [r["auarc"] for r in some if (r["way"], r["score"]) == (way, score)]
+            assert len(values) == 3
+            assert float(line["auarc"]) == pytest.approx(100 * np.mean(values))
+            seen += 1
+    assert seen > 100
