@@ -68,13 +68,15 @@ def test_the_threshold_keeps_its_score() -> None:
     assert np.array_equal(decision.uncertainty, clf.uncertainty(x, score="dropout_variance"))
 
 
-def test_training_data_cannot_calibrate(fitted: SelectiveClassifier) -> None:
+def test_training_data_cannot_calibrate() -> None:
     x, y = blobs()
+    clf = quick(method="revar", epochs=8).fit(x, y)
     with pytest.raises(InputError, match="in the train split and cannot serve as calibration"):
-        fitted.set_threshold(x, y, coverage=0.9)
-    train = fitted.model_.predictions["meta"].index
-    with pytest.raises(InputError, match="in the meta split and cannot serve as calibration"):
-        fitted.set_threshold(x[train], y[train], coverage=0.9)
+        clf.set_threshold(x, y, coverage=0.9)
+    for name in ("meta", "tune"):
+        rows = clf.model_.predictions[name].index
+        with pytest.raises(InputError, match=f"in the {name} split and cannot serve as cal"):
+            clf.set_threshold(x[rows], y[rows], coverage=0.9)
 
 
 def test_half_new_data_may_calibrate() -> None:
@@ -210,7 +212,7 @@ def test_groups_stay_together() -> None:
     x, y = blobs(300)
     patients = np.repeat(np.arange(60), 5)
     y = y[::5].repeat(5)
-    clf = quick(method="erm").fit(x, y, groups=patients)
+    clf = quick(method="erm", meta_fraction=0.1).fit(x, y, groups=patients)
     rows = {name: clf.model_.predictions[name].index for name in ("train", "meta", "tune")}
     homes = [set(patients[index]) for index in rows.values()]
     assert not homes[0] & homes[1]

@@ -30,8 +30,9 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Of a method that has all a run can have: a meta set, weights and a U-Score."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    return train(str(archive), out, epochs=4, settings=FAST)
+    return train(str(archive), out, method="revar", epochs=4, settings=FAST)
 
 
 def test_a_run_is_a_folder(run: RunFolder) -> None:
@@ -127,7 +128,7 @@ def test_a_run_without_a_test_split_says_so(tmp_path: Path) -> None:
 def test_an_existing_folder_is_not_overwritten(run: RunFolder, archive: Path) -> None:
     before = (run.path / "weights.safetensors").read_bytes()
     with pytest.raises(InputError, match="holds a run already: use --resume"):
-        train(str(archive), run.path, epochs=4, settings=FAST)
+        train(str(archive), run.path, method="revar", epochs=4, settings=FAST)
     assert (run.path / "weights.safetensors").read_bytes() == before
 
 
@@ -137,8 +138,22 @@ def test_resuming_a_finished_run_changes_nothing(run: RunFolder, archive: Path) 
         return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
     before = state()
-    train(str(archive), run.path, epochs=4, settings=FAST, resume=True)
+    train(str(archive), run.path, method="revar", epochs=4, settings=FAST, resume=True)
     assert state() == before
+
+
+def test_resuming_a_finished_run_removes_what_a_kill_left(
+    run: RunFolder, archive: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run.path, out)
+    half = out / ".checkpoint-000000007-000001.new"
+    half.mkdir()
+    for path in (half / "weights.safetensors", half / ".state.json.new", out / ".metrics.csv.new"):
+        path.write_bytes(b"half")
+    train(str(archive), out, method="revar", epochs=4, settings=FAST, resume=True)
+    left = {path.relative_to(out) for path in out.rglob("*")}
+    assert left == {path.relative_to(run.path) for path in run.path.rglob("*")}
 
 
 @pytest.mark.parametrize(
@@ -146,14 +161,14 @@ def test_resuming_a_finished_run_changes_nothing(run: RunFolder, archive: Path) 
     [
         ({"epochs": 5}, "its budget.epochs is 4, not 5"),
         ({"seed": 1}, "holds another run"),
-        ({"method": "erm"}, "its method"),
+        ({"method": "erm", "settings": {**FAST, "meta_fraction": "0.1"}}, "its method"),
         ({"settings": {**FAST, "interval": "7"}}, "its method.interval is 5, not 7"),
     ],
 )
 def test_resuming_another_recipe_is_refused_and_the_field_named(
     run: RunFolder, archive: Path, change: dict[str, object], words: str
 ) -> None:
-    arguments = {"epochs": 4, "settings": FAST, **change}
+    arguments = {"method": "revar", "epochs": 4, "settings": FAST, **change}
     with pytest.raises(InputError, match=words):
         train(str(archive), run.path, resume=True, **arguments)  # type: ignore[arg-type]
 
@@ -162,13 +177,17 @@ def test_resuming_on_other_data_is_refused(run: RunFolder, tmp_path: Path) -> No
     x, y = blobs(seed=3)
     np.savez(tmp_path / "blobs.npz", x=x, y=y)
     with pytest.raises(InputError, match="holds another run"):
-        train(str(tmp_path / "blobs.npz"), run.path, epochs=4, settings=FAST, resume=True)
+        train(
+            str(tmp_path / "blobs.npz"), run.path, method="revar", epochs=4, settings=FAST,
+            resume=True,
+        )  # fmt: skip
 
 
 def test_a_run_that_cannot_start_leaves_nothing(archive: Path, tmp_path: Path) -> None:
     out = tmp_path / "a" / "run"
+    settings = {**FAST, "interval": "1000", "warmup": "0.5"}
     with pytest.raises(InputError, match="never be updated"):
-        train(str(archive), out, epochs=1, settings={**FAST, "interval": "1000", "warmup": "0.5"})
+        train(str(archive), out, method="revar", epochs=1, settings=settings)
     assert not out.parent.exists()
 
 

@@ -35,7 +35,7 @@ def quick(**options: Any) -> SelectiveClassifier:
     return SelectiveClassifier(**chosen)
 
 
-@pytest.mark.parametrize("method", ["erm", "revar"])
+@pytest.mark.parametrize("method", ["erm", "revar", "trajectory"])
 def test_heavy_examples_win_where_labels_disagree(method: str) -> None:
     """The same inputs under two labels: the label with the weight is learned."""
     generator = np.random.default_rng(0)
@@ -45,6 +45,20 @@ def test_heavy_examples_win_where_labels_disagree(method: str) -> None:
         weight = np.where(y == heavy, 9.0, 1.0)
         clf = quick(method=method).fit(x, y, sample_weight=weight)
         assert (clf.predict(x) == heavy).mean() > 0.9
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_a_row_of_a_table_is_answered_alike_alone_and_among_others(n: int) -> None:
+    """To the last digit but one of float32, which scikit-learn asks for."""
+    x, y = blobs()
+    clf = quick(method="trajectory").fit(x, y)
+    parts = [clf.model_.predict(x[i : i + n]) for i in range(0, 42, n)]
+    whole = clf.model_.predict(x[:42])
+    for name in ("logits", "dropout_mean"):
+        found = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_allclose(found, getattr(whole, name), rtol=1e-7, atol=1e-7)
+    uscore = np.concatenate([part.columns["uscore"] for part in parts])
+    np.testing.assert_allclose(uscore, whole.columns["uscore"], rtol=1e-7, atol=1e-7)
 
 
 def test_only_ratios_of_weights_matter() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -29,7 +28,9 @@ from revar.model import Model
 from revar.nets.base import Dropout, DropoutPlacement
 from revar.predictions import Predictions
 from revar.progress import Bar, Silent
+from revar.randomness import seed_from
 from revar.recipe import Budget, Recipe, Start, make_method
+from revar.registry import DEFAULT_METHOD
 from revar.run import RunFolder
 from revar.scoring import NOTHING, Wanted
 from revar.selection import Threshold
@@ -72,7 +73,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout_rate: share of units dropped; dropout scores and ReVaR's variance need some.
         dropout_placement: ``head`` or ``everywhere``.
         class_weight: ``None``, ``balanced``, or a dictionary from label to factor.
-        meta_fraction: share of the training data that teaches the U-Score.
+        meta_fraction: share for the meta set; ``None``: a tenth, if the method learns from one.
         tune_fraction: share that fits the fused score and the orientation.
         test_passes: dropout passes at prediction time; 0 takes none.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ...
@@ -89,7 +90,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        method: str | Method = "revar",
+        method: str | Method = DEFAULT_METHOD,
         backbone: str | nn.Module = "auto",
         *,
         pretrained: str | Path | None = None,
@@ -105,7 +106,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout_rate: float = 0.3,
         dropout_placement: DropoutPlacement = "head",
         class_weight: str | Mapping[Any, float] | None = None,
-        meta_fraction: float = 0.1,
+        meta_fraction: float | None = None,
         tune_fraction: float = 0.1,
         test_passes: int = 10,
         device: str = "auto",
@@ -145,7 +146,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Train. Meta and tune splits are taken off the training data, stratified.
+        """Train. A tune split, and a meta split if the method uses one, are taken off the data.
 
         Args:
             X: [n, columns] table, images [n, h, w], [n, h, w, c] or [n, c, h, w], a pandas
@@ -185,7 +186,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if weights.ndim != 1:
                 raise InputError(f"sample_weight has shape {weights.shape}: one per example needed")
         source = Source(Part(X, labels, groups, weights=weights), meta, {}, unlabelled)
-        self.seed_ = _seed(self.random_state)
+        self.seed_ = seed_from(self.random_state)
         recipe = self._recipe(method, labels)
         module = self.backbone if isinstance(self.backbone, nn.Module) else None
         device = choose(self.device)
@@ -216,7 +217,9 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 schedule=self.schedule,
                 augment=self.augment,
             ),
-            splits=SplitPlan(meta=self.meta_fraction, tune=self.tune_fraction),
+            splits=SplitPlan.chosen(
+                self.meta_fraction, self.tune_fraction, uses_meta=method.uses_meta
+            ),
             class_weight=_class_weight(self.class_weight, labels),
             test_passes=self.test_passes,
             seed=self.seed_,
@@ -377,14 +380,6 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf.seed_ = recipe.seed
         clf._adopt(model)
         return clf
-
-
-def _seed(random_state: int | np.random.RandomState | None) -> int:
-    if random_state is None:
-        return int(torch.seed() % 2**31)
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    return int(random_state)
 
 
 def _class_weight(wanted: Any, labels: NDArray[Any]) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,15 @@ def derive(seed: int, *path: str | int) -> int:
     """
     text = "/".join(map(str, (seed, *path))).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def seed_from(random_state: int | np.random.RandomState | None) -> int:
+    """A seed from what scikit-learn takes for one; ``None`` draws it."""
+    if random_state is None:
+        return int(torch.seed() % 2**31)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    return int(random_state)
 
 
 _BESIDE: list[torch.Generator] = []

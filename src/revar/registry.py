@@ -41,6 +41,9 @@ _DROPOUT = ("dropout_entropy", "dropout_variance", "mutual_information", "mcd")
 _BY_DROPOUT = ("mcd", *_ALWAYS, *_DROPOUT[:-1], "fused")
 _REVAR = "Jain, Shanmugam and Shenoy (ReVaR)"
 
+DEFAULT_METHOD = "trajectory"
+"""What the evidence supports, see docs/uscore.md."""
+
 METHODS: tuple[MethodEntry, ...] = (
     MethodEntry(
         name="erm",
@@ -61,12 +64,12 @@ METHODS: tuple[MethodEntry, ...] = (
     ),
     MethodEntry(
         name="trajectory",
-        summary="U-Score taught what the net said of an example in the course of training",
+        summary="the default: f is held to what it said early in training, g learns from the run",
         target="revar.methods.trajectory:Trajectory",
         scores=("fused", "uscore", *_ALWAYS, *_DROPOUT),
         own="uscore",
         cost="plain",
-        citation="Rabanser et al. 2022; Swayamdipta et al. 2020",
+        citation="Liu et al. 2020; Rabanser et al. 2022; Swayamdipta et al. 2020",
     ),
     MethodEntry(
         name="revar-paper",

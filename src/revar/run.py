@@ -146,8 +146,11 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether training and everything after it is done."""
-        # A name is listed just before its file takes its place.
-        return "metrics.csv" in self.store.names() and (self.path / "metrics.csv").exists()
+        if "metrics.csv" not in self.store.names():
+            return False
+        # A name is listed just before its file takes its place, and checkpoints go after that:
+        # without either the run was finished and has lost the file.
+        return (self.path / "metrics.csv").exists() or not self._checkpoints()
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.path.glob("checkpoint-*"))
@@ -221,7 +224,7 @@ class RunFolder:
 
     def clear_checkpoints(self) -> None:
         """Remove what a finished run needs no more."""
-        for path in self._checkpoints():
+        for path in (*self._checkpoints(), *self.path.glob(".checkpoint-*.new")):
             shutil.rmtree(path)
 
     def write_decisions(self, model: Model) -> None:

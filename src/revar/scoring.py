@@ -20,6 +20,8 @@ from revar.scores.learned import Fitted
 from revar.stochastic import statistics
 from revar.types import Networks
 
+_FEWEST = 8
+"""Rows of a table in one pass: fewer go through other kernels, which round otherwise."""
 _BY_DROPOUT = ("dropout_entropy", "dropout_variance", "mutual_information", "mcd")
 
 
@@ -89,6 +91,9 @@ def predict(
         # max(): an empty set still has the right columns.
         for start in range(0, max(len(x), 1), batch_size):
             inputs = networks.normalise(x[start : start + batch_size].to(device))
+            n = len(inputs)
+            if inputs.ndim == 2 and 0 < n < _FEWEST:
+                inputs = torch.cat([inputs, inputs[-1:].expand(_FEWEST - n, -1)])
             features = classifier.forward_features(inputs)
             logits = classifier.forward_head(features)
             row = {"logits": logits}
@@ -105,7 +110,7 @@ def predict(
                 row["dropout_entropy"] = dropped.entropy
                 row["dropout_expected_entropy"] = dropped.expected_entropy
             for name, value in row.items():
-                parts.setdefault(name, []).append(value.cpu())
+                parts.setdefault(name, []).append(value[:n].cpu())
     arrays: dict[str, Any] = {name: torch.cat(values).numpy() for name, values in parts.items()}
     columns, scores = (
         {n.removeprefix(kind): arrays.pop(n) for n in list(arrays) if n.startswith(kind)}

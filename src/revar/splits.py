@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ _FEWEST = 8
 class SplitPlan:
     """Shares of the training data taken off for the meta and the tune split.
 
-    Every method gets the same training split, also those that need no meta set.
+    Tables of the paper have both for every method, also for those that need no meta set.
     """
 
     meta: float = 0.1
@@ -37,6 +38,22 @@ class SplitPlan:
         fields.check(self)
         for name in ("meta", "tune"):
             fields.require(0 <= getattr(self, name) < 0.5, self, name, "be in [0, 0.5)")
+
+    @classmethod
+    def chosen(cls, meta: float | None, tune: float, *, uses_meta: bool) -> Self:
+        """What a user asks for: without a word on it, a meta set only where one is used.
+
+        >>> SplitPlan.chosen(None, 0.1, uses_meta=False)
+        SplitPlan(meta=0.0, tune=0.1)
+
+        Args:
+            meta: share, or ``None``.
+            tune: share.
+            uses_meta: whether the method learns from a meta set.
+        """
+        if meta is None:
+            meta = cls().meta if uses_meta else 0.0
+        return cls(meta=meta, tune=tune)
 
 
 def take_off(

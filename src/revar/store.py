@@ -96,7 +96,8 @@ class Store:
     def tidy(self) -> None:
         """Remove what a process that was killed left beside files."""
         for path in self.folder.rglob(_beside("*")):
-            path.unlink()
+            if path.is_file():
+                path.unlink()
 
     def write_json(self, name: str, data: Any) -> None:
         """Write a JSON file."""

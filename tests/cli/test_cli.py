@@ -113,15 +113,15 @@ def test_class_folders(here: Path, capsys: Capture) -> None:
 def test_the_digits_come_with_the_package(here: Path, capsys: Capture) -> None:
     assert run(["train", "--data", "digits", "--epochs", "3"]) == 0
     capsys.readouterr()
-    assert run(["evaluate", "runs/digits-revar-seed0"]) == 0
+    assert run(["evaluate", "runs/digits-trajectory-seed0"]) == 0
     assert "n 599" in capsys.readouterr().out
-    assert run(["evaluate", "runs/digits-revar-seed0", "--on", "digits-noisy:shifted"]) == 0
+    assert run(["evaluate", "runs/digits-trajectory-seed0", "--on", "digits-noisy:shifted"]) == 0
 
 
 def test_the_demo(here: Path, capsys: Capture) -> None:
     assert run(["demo", "--epochs", "2", "--json"]) == 0
     figures = json_of(capsys)
-    assert set(figures) == {"erm", "revar"}
+    assert set(figures) == {"erm", "trajectory"}
     for method in figures.values():
         assert set(method) == {"test", "shifted"}  # type: ignore[call-overload]
         for result in method.values():  # type: ignore[attr-defined]
@@ -130,10 +130,11 @@ def test_the_demo(here: Path, capsys: Capture) -> None:
     with Image.open("revar-demo/risk-coverage.png") as picture:
         assert min(picture.size) > 300
         assert len(set(picture.convert("L").resize((64, 32)).tobytes())) > 20, "blank picture"
-    before = Path("revar-demo/revar-seed0/weights.safetensors").stat().st_mtime_ns
+    weights = Path("revar-demo/trajectory-seed0/weights.safetensors")
+    before = weights.stat().st_mtime_ns
     assert run(["demo", "--epochs", "2"]) == 0
     assert "AUARC by score" in capsys.readouterr().out
-    assert Path("revar-demo/revar-seed0/weights.safetensors").stat().st_mtime_ns == before
+    assert weights.stat().st_mtime_ns == before
 
 
 def test_evaluate_json_is_complete(here: Path, capsys: Capture) -> None:
@@ -189,7 +190,7 @@ def test_timm_backbones_by_pattern(capsys: Capture) -> None:
 
 
 def test_fields_can_be_set(here: Path, capsys: Capture) -> None:
-    arguments = ["train", "--data", "digits", "--epochs", "1", "--out", "run"]
+    arguments = ["train", "--data", "digits", "--method", "revar", "--epochs", "1", "--out", "run"]
     settings = ["--set", "interval=3", "--set", "scorer=features", "--set", "dropout_rate=0.2"]
     assert run([*arguments, *settings]) == 0
     recipe = json.loads(Path("run/recipe.json").read_text())
@@ -203,6 +204,7 @@ def test_meta_and_unlabelled_data_of_their_own(here: Path) -> None:
         x, y = images(n, seed)
         np.savez(f"{name}.npz", x=x, y=y)
     arguments = ["train", "--data", "train.npz", "--out", "run", "--epochs", "3"]
+    arguments += ["--method", "revar"]
     extra = ["--meta", "meta.npz", "--unlabelled", "target.npz", "--set", "unlabelled=pooled"]
     assert run([*arguments, *extra, "--set", "interval=1"]) == 0
 

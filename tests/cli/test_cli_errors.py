@@ -102,6 +102,7 @@ TRAIN = ["train", "--data"]
 NPZ = [*TRAIN, "d.npz"]
 CSV = [*TRAIN, "t.csv", "--target", "kind"]
 DIGITS = [*TRAIN, "digits"]
+REVAR = [*DIGITS, "--method", "revar"]
 PATHS = [*TRAIN, "p.csv", "--target", "kind", "--image"]
 ON = ["evaluate", "TABLE_RUN", "--on", "d.npz"]
 PREDICT = ["predict", "TABLE_RUN", "d.npz"]
@@ -115,12 +116,12 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     "unknown part": (nothing, [*TRAIN, "digits:tset"], 'did you mean "test"'),
     "unknown method": (nothing, [*DIGITS, "--method", "revr"], 'did you mean "revar"'),
     "unknown backbone": (nothing, [*DIGITS, "--backbone", "convnt"], 'did you mean "convnet"'),
-    "unknown field": (nothing, [*DIGITS, "--set", "intervall=3"], 'did you mean "interval"'),
-    "whole number": (nothing, [*DIGITS, "--set", "interval=often"], "a whole number"),
-    "number": (nothing, [*DIGITS, "--set", "warmup=long"], "a number"),
-    "choice": (nothing, [*DIGITS, "--set", "update=cubic"], "one of linear, proximal"),
+    "unknown field": (nothing, [*REVAR, "--set", "intervall=3"], 'did you mean "interval"'),
+    "whole number": (nothing, [*REVAR, "--set", "interval=often"], "a whole number"),
+    "number": (nothing, [*REVAR, "--set", "warmup=long"], "a number"),
+    "choice": (nothing, [*REVAR, "--set", "update=cubic"], "one of linear, proximal"),
     "yes or no": (nothing, [*DIGITS, "--set", "deterministic=maybe"], "true or false"),
-    "none where one is needed": (nothing, [*DIGITS, "--set", "interval=none"], "interval"),
+    "none where one is needed": (nothing, [*REVAR, "--set", "interval=none"], 'interval="none"'),
     "out of range": (nothing, [*DIGITS, "--set", "dropout_rate=1.5"], "rate is 1.5"),
     "field without a value": (nothing, [*DIGITS, "--set", "interval"], "field=value"),
     "epochs of the wrong type": (nothing, [*DIGITS, "--epochs", "x"], "--epochs"),
@@ -181,19 +182,28 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     "missing labels": (archive(y=np.where(HOLE[:, 1], np.nan, 1.0)), NPZ, "missing labels"),
     "y with two columns": (archive(y=np.zeros((60, 2))), NPZ, "shape (60, 2)"),
     "hardly a label twice": (archive(y=np.arange(60)), NPZ, "60 distinct labels in 60"),
-    "too few examples": (archive(x=GOOD["x"][:2], y=GOOD["y"][:2]), NPZ, "too few"),
+    "too few examples": (
+        archive(x=GOOD["x"][:2], y=GOOD["y"][:2]), [*NPZ, "--method", "revar"], "too few",
+    ),
+    "no meta set for a method that learns from it": (
+        archive(), [*NPZ, "--method", "mwn", "--set", "meta_fraction=0"], "meta",
+    ),
     "test is train": (
         archive(x_test=GOOD["x"], y_test=GOOD["y"]), NPZ, "are in the train split",
     ),
     "a phase that never starts": (
-        archive(), [*NPZ, "--epochs", "1", "--set", "interval=999", "--set", "warmup=0.5"],
+        nothing, [*REVAR, "--epochs", "1", "--set", "interval=999", "--set", "warmup=0.5"],
         "never be updated",
+    ),
+    "averages that never begin": (
+        archive(), [*NPZ, "--epochs", "2", "--set", "start_epochs=2"], "nothing would be averaged",
     ),
     "unlabelled data nobody uses": (
         archive(), [*NPZ, "--unlabelled", "d.npz"], "unlabelled=pooled",
     ),
     "no unlabelled data": (
-        archive(), [*NPZ, "--set", "unlabelled=pooled"], "needs unlabelled inputs",
+        archive(), [*NPZ, "--method", "revar", "--set", "unlabelled=pooled"],
+        "needs unlabelled inputs",
     ),
     # Tables.
     "csv without a target": (text("t.csv", TABLE), [*TRAIN, "t.csv"], "columns: a, b, kind"),

@@ -117,20 +117,23 @@ def test_noise_that_does_not_suit_the_data_is_refused() -> None:
 
 TRAIN = ["train", "--data", "digits", "--method", "erm", "--epochs", "1", "--out", "run"]
 TRAIN += ["--set", "test_passes=0"]
+SPLIT = ["--set", "meta_fraction=0.1"]
+"""So that runs with and without a clean meta set differ in nothing else."""
 
 
 def test_noise_is_an_option_of_train_and_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run([*TRAIN, "--label-noise", "symmetric:0.40", "--clean-meta"]) == 0
+    assert run([*TRAIN, *SPLIT, "--label-noise", "symmetric:0.40", "--clean-meta"]) == 0
     data = json.loads(Path("run/recipe.json").read_text())["data"]
     assert data["added_label_noise"] == "symmetric:0.4 with a clean meta set"
     capsys.readouterr()
+    # A clean meta set is one without saying so, for a method that does not learn from it too.
     assert run([*TRAIN, "--label-noise", "symmetric:0.4", "--clean-meta", "--resume"]) == 0
     for other in (["--label-noise", "symmetric:0.3", "--clean-meta"], []):
         capsys.readouterr()
-        assert run([*TRAIN, *other, "--resume"]) == 2
+        assert run([*TRAIN, *SPLIT, *other, "--resume"]) == 2
         assert "its data.added_label_noise is 'symmetric:0.4 with" in capsys.readouterr().err
 
 

@@ -38,6 +38,7 @@ CASES: dict[str, tuple[str, str, Draw, str | None, dict[str, object]]] = {
     "rows, dropout": ("erm", "mlp", _rows, "mutual_information", {}),
     "rows, sat": ("sat", "mlp", _rows, "abstention", {}),
     "rows, selectivenet": ("selectivenet", "mlp", _rows, "selection", {}),
+    "rows, the default": ("trajectory", "mlp", _rows, "uscore", {}),
     "images, no threshold": ("revar", "convnet", pictures, None, {}),
     "float images, resnet20": ("erm", "resnet20", _floats, "softmax", {}),
     "images, timm": ("revar", "test_resnet", pictures, "fused", {}),

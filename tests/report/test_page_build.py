@@ -9,6 +9,7 @@ import json
 import re
 import zlib
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -180,15 +181,25 @@ def test_picks_are_what_they_say() -> None:
     assert all(values[row] <= border and softmax[row] >= other for row in second.rows)
 
 
-def test_suspects_are_both_ends_of_the_u_score() -> None:
+def test_suspects_have_the_least_weight_or_the_highest_u_score() -> None:
     train = drawn(100)
     weight = 1 / (1 + np.exp(-train.columns["uscore"]))
     weighed = replace(train, columns={**train.columns, "weight": weight})
     light, unsure = suspects(weighed, FITTED)
     assert light.rows[0] == int(weight.argmin())
     assert unsure.rows[0] == int(train.columns["uscore"].argmax())
-    assert suspects(train, FITTED) == []
+    assert suspects(train, FITTED) == [unsure]
+    assert suspects(replace(train, columns={}), FITTED) == []
     assert suspects(None, FITTED) == []
+
+
+def test_suspects_of_a_method_that_weighs_nothing_have_no_weight() -> None:
+    run = replace(page_run(), train=drawn(40))
+    html = build_page([run], title="one", csv_name="page.csv").html
+    (shown,) = cast("list[dict[str, Any]]", data_of(html)["runs"])
+    shelves = shown["suspects"]
+    assert [shelf["title"] for shelf in shelves] == ["Highest U-Score"]
+    assert {one["weight"] for one in shelves[0]["examples"]} == {None}
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -178,6 +178,16 @@ def test_a_saved_guarantee_is_shown_at_its_own_point_only(real: Real) -> None:
         assert page.locator("#to-saved").count() == 0
 
 
+def test_suspects_without_weights_are_shown_without_them(tmp_path: Path) -> None:
+    train = drawn(40)
+    with opened(written(tmp_path, replace(page_run(), train=train))) as page:
+        (table,) = page.locator("#suspect-list table").all()
+        head = table.locator("th[scope=col]").all_inner_texts()
+        assert head[-2:] == ["probability of the label", "U-Score"]
+        first = cells(page, "#suspect-list tbody tr")[0]
+        assert first[-1] == f"{train.columns['uscore'].max():.3f}"
+
+
 def test_two_runs_side_by_side_and_two_test_sets(real: Real) -> None:
     with opened(real.page) as page:
         rows = cells(page, "#side tbody tr")

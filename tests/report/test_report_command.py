@@ -169,6 +169,6 @@ def test_the_demo_ends_with_the_report(here: Path, capsys: Capture) -> None:
     last = capsys.readouterr().out.strip().splitlines()[-1]
     assert "revar-demo/report.html" in last
     data = data_of(Path("revar-demo/report.html"))
-    assert [one["method"] for one in data["runs"]] == ["erm", "revar"]
+    assert [one["method"] for one in data["runs"]] == ["erm", "trajectory"]
     assert list(data["runs"][0]["sets"]) == ["test", "shifted"]
     assert data["runs"][1]["contents"]["shifted"]

@@ -39,6 +39,7 @@ from revar.commands.processes import (
     rank,
 )
 from revar.errors import InputError
+from revar.registry import DEFAULT_METHOD
 
 
 @app.command()
@@ -50,7 +51,7 @@ def demo(
     epochs: Annotated[int, typer.Option(help="Epochs of each run.")] = 30,
     as_json: Json = False,
 ) -> None:
-    """Train ERM and ReVaR on noisy digits and compare when they should stay silent.
+    """Train plainly and by our default on noisy digits, and compare when they should stay silent.
 
     Under a minute on a laptop. Ends with a report to open in a browser. Runs
     that are there already are reused.
@@ -92,7 +93,7 @@ def train(
             show_default="runs/DATA-METHOD-seedSEED",
         ),
     ] = None,
-    method: Annotated[str, typer.Option(help="A name of 'revar list methods'.")] = "revar",
+    method: Annotated[str, typer.Option(help="A name of 'revar list methods'.")] = DEFAULT_METHOD,
     backbone: Annotated[
         str, typer.Option(help="A name of 'revar list backbones', or of timm.")
     ] = "auto",

@@ -11,19 +11,20 @@ from typing import Any
 from revar.commands.report import report
 from revar.commands.train import train
 from revar.evaluation import evaluate
+from revar.registry import DEFAULT_METHOD
 from revar.report.plots import Curve, risk_coverage_figure
 from revar.run import RunFolder
 from revar.scores import correct, uncertainty
 from revar.training import Observer
 
 DATA = "digits-noisy"
-METHODS = ("erm", "revar")
+METHODS = ("erm", DEFAULT_METHOD)
 SETS = {"test": "clean test set", "shifted": "shifted test set"}
 CURVES = {
     "ERM, softmax": ("erm", "softmax"),
     "ERM, dropout entropy": ("erm", "dropout_entropy"),
-    "ReVaR, U-Score": ("revar", "uscore"),
-    "ReVaR, fused": ("revar", "fused"),
+    f"{DEFAULT_METHOD}, U-Score": (DEFAULT_METHOD, "uscore"),
+    f"{DEFAULT_METHOD}, fused": (DEFAULT_METHOD, "fused"),
 }
 
 
@@ -51,7 +52,7 @@ def demo(
     epochs: int = 30,
     watch: Callable[[str], AbstractContextManager[Observer]],
 ) -> Demo:
-    """Train ERM and ReVaR on noisy digits, test clean and shifted, draw curves, write the report.
+    """Train plainly and by the default on noisy digits, test both, draw curves, write the report.
 
     Runs that are in ``out`` already are not trained again.
 
@@ -76,7 +77,7 @@ def demo(
     picture = root / "risk-coverage.png"
     risk_coverage_figure({title: _curves(folders, name) for name, title in SETS.items()}, picture)
     runs = [folder.path for folder in folders.values()]
-    title = "ERM and ReVaR on digits with noisy labels"
+    title = f"erm and {DEFAULT_METHOD} on digits with noisy labels"
     written = report(runs, root / "report.html", title=title)
     return Demo(figures, picture, written.page, runs)
 

@@ -13,7 +13,9 @@ from revar.errors import InputError
 from revar.keeping import train_into
 from revar.parallel import joined, place, started
 from revar.recipe import Budget, Recipe, Start, make_method, with_settings
+from revar.registry import DEFAULT_METHOD
 from revar.run import RunFolder
+from revar.splits import SplitPlan
 from revar.training import Observer
 
 
@@ -21,7 +23,7 @@ def train(
     data: str,
     out: str | Path,
     *,
-    method: str = "revar",
+    method: str = DEFAULT_METHOD,
     backbone: str = "auto",
     pretrained: str | None = None,
     frozen: bool = False,
@@ -84,7 +86,12 @@ def train(
         budget=Budget(epochs=epochs),
         seed=seed,
     )
-    recipe = with_settings(recipe, dict(settings or {}))
+    chosen = dict(settings or {})
+    recipe = with_settings(recipe, chosen)
+    if "meta_fraction" not in chosen:
+        uses_meta = recipe.method.uses_meta or clean_meta
+        splits = SplitPlan.chosen(None, recipe.splits.tune, uses_meta=uses_meta)
+        recipe = replace(recipe, splits=splits)
     noise = _noise(label_noise, clean_meta=clean_meta)
     check_data(data)
     # Before the data is read, which may take long.

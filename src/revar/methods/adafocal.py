@@ -107,6 +107,11 @@ class AdaFocal(Method):
         far = abs(self.gamma_initial) >= self.switch
         fields.require(far, self, "gamma_initial", "not be nearer to 0 than switch")
 
+    @property
+    def uses_meta(self) -> bool:
+        """To measure calibration on."""
+        return True
+
     def check(self, plan: Plan) -> None:
         """Refuse a run without a meta set: gamma would never change."""
         if plan.meta_size == 0:

@@ -112,6 +112,11 @@ class Method(ABC):
         return ("tune",)
 
     @property
+    def uses_meta(self) -> bool:
+        """Whether it learns from a meta set; without one, unless told otherwise, all trains."""
+        return False
+
+    @property
     def needs_dropout(self) -> bool:
         """Whether training itself takes dropout passes."""
         return False
@@ -256,6 +261,11 @@ class Taught(Scoring):
 @dataclass(frozen=True, kw_only=True)
 class Bilevel(Scoring):
     """A method with an outer level: a scorer updated through a look-ahead of the classifier."""
+
+    @property
+    def uses_meta(self) -> bool:
+        """The outer level learns from it."""
+        return True
 
     @abstractmethod
     def outer_due(self, clock: Clock) -> bool:

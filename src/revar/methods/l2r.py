@@ -42,6 +42,11 @@ class L2R(Reweighting):
         """Its weights come from gradients, whatever the loss."""
         return True
 
+    @property
+    def uses_meta(self) -> bool:
+        """Its weights come from there."""
+        return True
+
     def check(self, plan: Plan) -> None:
         """Refuse a run without held-out examples."""
         if plan.meta_size < 1:

@@ -55,5 +55,5 @@ WAYS: dict[str, Way] = {
     "vr-pv": Way(method="vr", unlabelled=True).with_settings(unlabelled="pooled"),
     "vr-dsv": Way(method="vr", unlabelled=True).with_settings(unlabelled="only"),
 }  # fmt: skip
-"""By the name of the row. ``revar`` is our default and stands where the paper has its own method;
+"""By the name of the row. ``revar`` is our form of ReVaR and stands where the paper has its own;
 ``revar-paper`` is the paper's text."""

@@ -112,8 +112,9 @@ def _suspects(run: PageRun) -> list[dict[str, Any]]:
     for shelf in suspects(run.train, run.fitted):
         assert run.train is not None
         shown = examples(shelf.rows, run.train, run.fitted, shelf.scores)
+        weight = run.train.columns.get("weight")
         for one in shown:
-            one["weight"] = float(run.train.columns["weight"][one["row"]])
+            one["weight"] = None if weight is None else float(weight[one["row"]])
         shelves.append({"title": shelf.title, "note": shelf.note, "examples": shown})
     return shelves
 

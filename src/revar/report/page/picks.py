@@ -72,25 +72,23 @@ def picks(predictions: Predictions, fitted: Fitted) -> list[Picks]:
 
 
 def suspects(train: Predictions | None, fitted: Fitted) -> list[Picks]:
-    """Training points at both ends of the U-Score; none where there is no U-Score.
+    """Training points of least weight and of highest U-Score; none where there is no U-Score.
 
     The least weight is where the training hardly listened, the highest U-Score where it saw
-    uncertainty. Which of them holds the wrong labels depends on the method and its settings.
+    uncertainty. Which of them holds the wrong labels depends on the method and its settings; a
+    method that weighs nothing has the second only.
     """
-    if train is None or train.labels is None or "weight" not in train.columns:
+    if train is None or train.labels is None or "uscore" not in train.columns:
         return []
-    light = np.argsort(train.columns["weight"], kind="stable")[:SUSPECTS]
+    shelves = []
+    if "weight" in train.columns:
+        light = np.argsort(train.columns["weight"], kind="stable")[:SUSPECTS]
+        note = "The least weight in training."
+        shelves.append(Picks("Weighed down most", note, tuple(light.tolist()), ("uscore",)))
     unsure = np.argsort(-uncertainty(train, "uscore", fitted), kind="stable")[:SUSPECTS]
-    return [
-        Picks(
-            "Weighed down most", "The least weight in training.",
-            tuple(light.tolist()), ("uscore",),
-        ),
-        Picks(
-            "Highest U-Score", "Least certain of all training points.",
-            tuple(unsure.tolist()), ("uscore",),
-        ),
-    ]  # fmt: skip
+    note = "Least certain of all training points."
+    shelves.append(Picks("Highest U-Score", note, tuple(unsure.tolist()), ("uscore",)))
+    return shelves
 
 
 def examples(

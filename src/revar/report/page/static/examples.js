@@ -58,12 +58,13 @@ function suspectShelf(run, shelf) {
   const mean = all.reduce((sum, one) => sum + one.given, 0) / all.length;
   const words = `${shelf.note} ${all.length} of ${whole(run.suspects_of)}; the model answers otherwise than the label for ${differs} of them, and gives the label ${percent(mean, 1)} on average.`;
   const there = all.filter((one) => contents[one.row]);
-  const head = ["given label", "answer", "probability of the label", "weight", "U-Score"];
-  const cells = (one) => [classes[one.label], classes[one.predicted], percent(one.given, 1), one.weight.toFixed(3), one.scores.uscore.toFixed(3)];
+  const weighed = all[0].weight !== null;
+  const head = ["given label", "answer", "probability of the label", ...(weighed ? ["weight"] : []), "U-Score"];
+  const cells = (one) => [classes[one.label], classes[one.predicted], percent(one.given, 1), ...(weighed ? [one.weight.toFixed(3)] : []), one.scores.uscore.toFixed(3)];
   let list;
   if (there.length && contents[there[0].row].picture !== null) {
     list = tiles(there, contents, (one) => [h("b", {}, `labelled ${classes[one.label]}`), one.label === one.predicted ? null : h("span", { class: "verdict no" }, `model says ${classes[one.predicted]}`),
-      h("span", { class: "small line" }, `label ${percent(one.given, 1)}, weight ${one.weight.toFixed(2)}`)],
+      h("span", { class: "small line" }, `label ${percent(one.given, 1)}${weighed ? `, weight ${one.weight.toFixed(2)}` : ""}`)],
     (one) => `training point ${one.index}: labelled ${classes[one.label]}, answer ${classes[one.predicted]}`);
   } else if (there.length) list = rowsTable(`${shelf.title}, ${run.name}`, there, contents, head, cells);
   else list = table(`${shelf.title}, ${run.name}`, ["row of the training data", ...head], all.map((one) => ({ cells: [String(one.index), ...cells(one)] })), { quiet: true });
