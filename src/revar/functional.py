@@ -110,9 +110,25 @@ def flat_state(net: nn.Module) -> Tensor:
 
 def load_flat_state(net: nn.Module, flat: Tensor) -> None:
     """Put the numbers of `flat_state` back."""
+    for value, part in zip(*_beside_flat(net, flat), strict=True):
+        value.copy_(part)
+
+
+@torch.no_grad()
+def follow_flat_state(net: nn.Module, flat: Tensor, rate: float) -> None:
+    """Move numbers of `flat_state` towards those of a network, by a share of the way.
+
+    Nothing is copied: to put the weights together first takes five times as long.
+    """
+    values, parts = _beside_flat(net, flat)
+    torch._foreach_lerp_(parts, values, rate)
+
+
+def _beside_flat(net: nn.Module, flat: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """The real parts of a network's state, and their places in ``flat``, in their shapes."""
     real = [value for value in net.state_dict().values() if value.is_floating_point()]
-    for value, part in zip(real, flat.split([v.numel() for v in real]), strict=True):
-        value.copy_(part.view(value.shape))
+    parts = flat.split([value.numel() for value in real])
+    return real, [part.view(value.shape) for value, part in zip(real, parts, strict=True)]
 
 
 def at_least_single(x: Tensor) -> Tensor:

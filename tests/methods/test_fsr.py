@@ -300,12 +300,12 @@ def test_the_soft_label_loss_joins_at_the_start() -> None:
 def test_the_average_by_hand() -> None:
     average = Average(2)
     weights = [torch.tensor([1.0, -1.0]), torch.tensor([2.0, 0.0]), torch.tensor([0.0, 5.0])]
-    average.follow(weights[0], 0, 0.999)
+    average.follow(nn.ParameterList([weights[0]]), 0, 0.999)
     assert torch.equal(average.flat, weights[0])
-    average.follow(weights[1], 1, 0.999)
+    average.follow(nn.ParameterList([weights[1]]), 1, 0.999)
     torch.testing.assert_close(average.flat, 0.1 * weights[0] + 0.9 * weights[1])
     before = average.flat.clone()
-    average.follow(weights[2], 10**6, 0.999)
+    average.follow(nn.ParameterList([weights[2]]), 10**6, 0.999)
     torch.testing.assert_close(average.flat, 0.999 * before + 0.001 * weights[2])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from revar.functional import follow_flat_state
+
 
 class Dictionary(nn.Module):
     """Values of all training examples, and the most valuable of every class.
@@ -100,15 +102,9 @@ class Average(nn.Module):
         super().__init__()
         self.register_buffer("flat", torch.zeros(n_weights))
 
-    @torch.no_grad()
-    def follow(self, flat: Tensor, step: int, momentum: float) -> None:
+    def follow(self, net: nn.Module, step: int, momentum: float) -> None:
         """Move towards new weights; sooner in the first steps, the very first sets the mean."""
-        self.move(flat, 1 - min(momentum, step / (step + 9)))
-
-    @torch.no_grad()
-    def move(self, flat: Tensor, rate: float) -> None:
-        """Move towards new weights by a share of the way; 1 sets the mean."""
-        self.flat.lerp_(flat, rate)
+        follow_flat_state(net, self.flat, 1 - min(momentum, step / (step + 9)))
 
 
 class Remembered(nn.Module):

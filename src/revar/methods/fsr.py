@@ -21,7 +21,6 @@ from revar.functional import (
     Params,
     at_least_single,
     call,
-    flat_state,
     load_flat_state,
     mode,
     parameters,
@@ -131,7 +130,7 @@ class FSR(Reweighting):
         memory, classifier = networks.memory, networks.classifier
         assert isinstance(memory, Remembered)
         if memory.average is not None:
-            memory.average.follow(flat_state(classifier), clock.step, self.weight_average)
+            memory.average.follow(classifier, clock.step, self.weight_average)
         started = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
         dictionary = self._draw(memory.dictionary, task, feeds) if started else None
         plain = Mixed.plain(batch)

@@ -20,7 +20,13 @@ from torch import Tensor, nn
 
 from revar import fields
 from revar.errors import InputError
-from revar.functional import at_least_single, average, flat_state, load_flat_state, mode
+from revar.functional import (
+    at_least_single,
+    average,
+    follow_flat_state,
+    load_flat_state,
+    mode,
+)
 from revar.methods.base import MakeClassifier, OuterOptimiser, Plan, Sizes, Taught, phase_start
 from revar.methods.dictionary import Average
 from revar.methods.history import summed_log_odds
@@ -201,7 +207,7 @@ class Trajectory(Taught):
         assert isinstance(memory, Averages)
         if memory.weights is not None:
             rate = 1 - 0.5 ** (1 / max(self.half_life * clock.total, 1))
-            memory.weights.move(flat_state(classifier), 1.0 if clock.step == 0 else rate)
+            follow_flat_state(classifier, memory.weights.flat, 1.0 if clock.step == 0 else rate)
         features = classifier.forward_features(batch.x)
         logits = classifier.forward_head(features)
         losses = task.losses(logits, batch)
