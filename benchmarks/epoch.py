@@ -1,7 +1,8 @@
 """What training with a U-Score costs, relative to our own fastest plain training.
 
-All settings train the same net on the same noise, one after the other in one process, steps of
-all kinds in their ordinary order; a repetition is some whole intervals between meta steps.
+All settings train the same net on the same noise in one process, steps of all kinds in their
+ordinary order; a repetition is some whole intervals between meta steps. On a GPU one setting comes
+after the other. On a CPU they take turns, and a ratio is the median over turns.
 
     python benchmarks/epoch.py                                                 # a small net, CPU
     python benchmarks/epoch.py --device cuda --backbone resnet50 --scorer resnet18 --size 224 \
@@ -22,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from steps import Setting, Size, Timed, paper, timed
+from steps import Setting, Size, Timed, paper, timed, timed_in_turns
 from where import commit, processor
 
 
@@ -69,22 +70,27 @@ def main() -> None:
     # A whole number of batches: steps are then of one size.
     size = Size(backbone=options.backbone, shape=shape, batch=options.batch,
                 train=16 * options.batch, meta=max(1024, 2 * options.batch))  # fmt: skip
-    found: dict[str, Timed] = {}
+    chosen = settings(options.scorer, options.settings, gpu=device.type == "cuda")
+    steps = 15 * options.intervals
     console = Console()
-    for one in settings(options.scorer, options.settings, gpu=device.type == "cuda"):
-        with console.status(one.name):
-            found[one.name] = timed(
-                one, size, device, steps=15 * options.intervals,
-                warm=65 if device.type == "cuda" else 15, repeats=options.repeats,
-            )  # fmt: skip
-        if device.type == "cuda":
+    if device.type == "cpu":
+        found = timed_in_turns(chosen, size, steps=steps, warm=15, repeats=options.repeats)
+    else:
+        found = {}
+        for one in chosen:
+            with console.status(one.name):
+                found[one.name] = timed(
+                    one, size, device, steps=steps, warm=65, repeats=options.repeats
+                )
             torch.cuda.empty_cache()
     plain = found.get("erm")
+    compare = Timed.over_in_turns if device.type == "cpu" else Timed.over
+    ratios = {n: None if plain is None else compare(value, plain) for n, value in found.items()}
     table = Table(title=f"{options.backbone}, {shape}, batch {options.batch}, {options.device}")
     for column in ("setting", "ms a step", "against erm", "peak GiB"):
         table.add_column(column, justify="left" if column == "setting" else "right")
     for name, value in found.items():
-        ratio = "" if plain is None else f"{value.median / plain.median:.3f}"
+        ratio = "" if ratios[name] is None else f"{ratios[name]:.3f}"
         peak = "" if value.peak_gib is None else f"{value.peak_gib:.2f}"
         table.add_row(name, f"{value.median:.3f}", ratio, peak)
     console.print(table)
@@ -101,8 +107,7 @@ def main() -> None:
                 "settings": {
                     name: {
                         "milliseconds": value.milliseconds, "peak_gib": value.peak_gib,
-                        "ratio": None if plain is None else value.median / plain.median,
-                        "replayed": value.replayed,
+                        "ratio": ratios[name], "replayed": value.replayed,
                     }
                     for name, value in found.items()
                 },

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from revar.nets.base import Dropout
 from revar.preparation import Split
 from revar.randomness import seed_generators
 from revar.recipe import Budget, Recipe, make_method
-from revar.replay import can_replay, replaying
+from revar.replay import ReplayedSteps, can_replay, replaying
 from revar.types import Batch, Task
 
 
@@ -123,6 +124,54 @@ class Timed:
         """Over repetitions."""
         return statistics.median(self.milliseconds)
 
+    def over(self, other: Timed) -> float:
+        """How many times as long, by medians."""
+        return self.median / other.median
+
+    def over_in_turns(self, other: Timed) -> float:
+        """The same of what was timed in turns: the median over turns."""
+        turns = zip(self.milliseconds, other.milliseconds, strict=True)
+        return statistics.median(ours / theirs for ours, theirs in turns)
+
+
+@contextmanager
+def running(setting: Setting, size: Size, device: torch.device) -> Iterator[Running]:
+    """A run that goes on as far as it is asked to."""
+    method, state, task, budget = make(setting, size, device)
+    seed_generators(0, device)
+    with replaying(device, wanted=can_replay(budget, device, known_net=True)) as replayed:
+        step: training.Step = replayed or training.train_step
+        following = batches(state)
+
+        def go(count: int) -> float:
+            began = time.perf_counter()
+            for _ in range(count):
+                step(state, method, task, budget, next(following))
+            wait(device)
+            return 1000 * (time.perf_counter() - began) / count
+
+        yield Running(go, state, replayed)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """See `running`.
+
+    Attributes:
+        go: takes so many steps; milliseconds of one.
+        state: of the run.
+        replayed: what replays its steps, if they are.
+    """
+
+    go: Callable[[int], float]
+    state: training.TrainingState
+    replayed: ReplayedSteps | None
+
+    def check(self) -> None:
+        """That it was training."""
+        loss = self.state.totals.figures()["loss"]
+        assert loss == loss, "the loss is not a number"
+
 
 def timed(
     setting: Setting, size: Size, device: torch.device, *, steps: int, warm: int, repeats: int
@@ -137,26 +186,32 @@ def timed(
         warm: steps before the first; all kinds must have come up often enough to be recorded.
         repeats: repetitions.
     """
-    method, state, task, budget = make(setting, size, device)
-    seed_generators(0, device)
-    with replaying(device, wanted=can_replay(budget, device, known_net=True)) as replayed:
-        step: training.Step = replayed or training.train_step
-        following = batches(state)
-
-        def go(count: int) -> None:
-            for _ in range(count):
-                step(state, method, task, budget, next(following))
-            wait(device)
-
-        go(warm)
+    with running(setting, size, device) as run:
+        run.go(warm)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        found = []
-        for _ in range(repeats):
-            began = time.perf_counter()
-            go(steps)
-            found.append(1000 * (time.perf_counter() - began) / steps)
-        loss = state.totals.figures()["loss"]
-        assert loss == loss, "the loss is not a number"
+        found = [run.go(steps) for _ in range(repeats)]
+        run.check()
         peak = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
-        return Timed(found, peak, 0 if replayed is None else replayed.replayed)
+        return Timed(found, peak, 0 if run.replayed is None else run.replayed.replayed)
+
+
+def timed_in_turns(
+    settings: Sequence[Setting], size: Size, *, steps: int, warm: int, repeats: int
+) -> dict[str, Timed]:
+    """The same of several on the CPU, one repetition of each after the other.
+
+    What else the machine does, and how fast it is just then, meets all of them.
+    """
+    with ExitStack() as stack:
+        cpu = torch.device("cpu")
+        runs = {one.name: stack.enter_context(running(one, size, cpu)) for one in settings}
+        for run in runs.values():
+            run.go(warm)
+        found: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(repeats):
+            for name, run in runs.items():
+                found[name].append(run.go(steps))
+        for run in runs.values():
+            run.check()
+    return {name: Timed(times, None, 0) for name, times in found.items()}
