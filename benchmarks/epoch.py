@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from steps import Setting, Size, Timed, paper, timed, timed_in_turns
-from where import commit, processor
+from where import commit, processor, told
 
 
 def settings(scorer: str, names: list[str] | None, *, gpu: bool) -> list[Setting]:
@@ -101,7 +101,7 @@ def main() -> None:
     options.json.write_text(
         json.dumps(
             {
-                "command": shlex.join(["python", *sys.argv]), "commit": commit(),
+                "command": shlex.join(["python", *told(sys.argv)]), "commit": commit(),
                 "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
                 "python": platform.python_version(), "processor": processor(), "gpu": gpu,
                 "settings": {

@@ -35,6 +35,7 @@ from uscore_tests import (
     gap_closed,
     judge,
 )
+from where import told
 
 _HEADS = {
     "auarc": "AUARC", "normalised_auarc": "norm. AUARC", "augrc": "AUGRC",
@@ -260,6 +261,7 @@ def _write_recipes(folders: Mapping[str, Runs], path: Path) -> None:
     for folder, runs in sorted(folders.items()):
         for (way, seed), run in sorted(runs.items()):
             kept = {key: run.about[key] for key in ("recipe", "fusion", "sizes", "made", "seconds")}
+            kept["made"] = {**kept["made"], "command": told(kept["made"]["command"])}
             lines.append(json.dumps({"folder": folder, "way": way, "seed": seed, **kept}))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

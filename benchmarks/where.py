@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -14,6 +15,15 @@ def commit() -> str:
         ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
         capture_output=True, text=True, check=False,
     ).stdout.strip()  # fmt: skip
+
+
+def told(command: Sequence[str]) -> list[str]:
+    """A command as it may be published: of a path on this machine only its name.
+
+    >>> told(["uscore.py", "/somewhere/out", "--seeds", "5"])
+    ['uscore.py', 'out', '--seeds', '5']
+    """
+    return [Path(word).name if Path(word).is_absolute() else word for word in command]
 
 
 def processor() -> str:

@@ -112,6 +112,8 @@ def test_both_scripts_from_training_to_tables(
     assert {row["task"] for row in rows} == set(tests["tasks"])
     assert all((told / f"{name}.png").stat().st_size > 5_000 for name in ("curves", "differences"))
     recipes = [json.loads(line) for line in (told / "recipes.jsonl").read_text().splitlines()]
+    # The folder of the runs by its name only: where it lay concerns nobody.
+    assert {run["made"]["command"][1] for run in recipes} == {"far"}
     found = {(r["folder"], r["way"]): r for r in recipes}
     assert found["eyepacs", "early"]["recipe"]["method"]["start"] == 0.2
     sizes = {way: found["cifar10n-worst", way]["sizes"] for way in ("erm", "erm-all")}
@@ -256,7 +258,8 @@ def write(
 ) -> None:
     told = {
         "method": way, "own": "softmax", "default": "softmax", "recipe": {}, "digest": "",
-        "fusion": None, "sizes": {}, "made": {}, "seconds": 1.0, **about,
+        "fusion": None, "sizes": {}, "made": {"command": ["uscore.py", "/far/away/out"]},
+        "seconds": 1.0, **about,
     }  # fmt: skip
     study.store.write_run(out / folder / f"{way}-{seed}.npz", told, sets)
 

@@ -11,6 +11,15 @@ from revar import ReVaR
 ROOT = Path(__file__).parents[2]
 
 
+def test_nothing_published_names_a_path_of_the_machine_that_made_it() -> None:
+    place = re.compile(r"(?<![\w.:/])/(root|home|tmp|work|Users)/")
+    kinds = {".json", ".jsonl", ".csv", ".md"}
+    files = [path for path in (ROOT / "results").rglob("*") if path.suffix in kinds]
+    assert len(files) > 50
+    named = [str(path.relative_to(ROOT)) for path in files if place.search(path.read_text("utf-8"))]
+    assert named == []
+
+
 def tables(folder: str) -> list[dict[str, dict[str, float]]]:
     """Rows of each table of a folder of results: method, then column, then its mean."""
     text = (ROOT / "results" / folder / "table.md").read_text(encoding="utf-8")
