@@ -13,6 +13,7 @@ it goes on is of tune data. uscore_report.py makes tables of it.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -87,9 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int, default=1)
+    add_options(parser)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), metavar="TASK")
     names = [way.name for way in standard_ways()]
     parser.add_argument(
@@ -100,33 +99,57 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--scale", default="small", choices=("smoke", "small"))
     parser.add_argument("--clean-meta", action="store_true", help="noisy tasks, clean meta set")
-    parser.add_argument("--plan", action="store_true", help="say what would run, and how long")
-    parser.add_argument("--pack", type=int, metavar="N", help="at most N parts below 15 MiB")
-    parser.add_argument("--unpack", type=Path, nargs="+", metavar="FILE")
     options = parser.parse_args(arguments)
     try:
-        return _do(options)
+        if is_carried(options):
+            return 0
+        jobs = jobs_of(
+            options.tasks, _ways(options), options.seeds, clean_meta=options.clean_meta,
+            scale=options.scale,
+        )  # fmt: skip
+        return train(jobs, options)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def _do(options: argparse.Namespace) -> int:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of every script that trains runs: what `is_carried` and `train` are told."""
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--commit", default="", help="of the code, where git cannot tell")
+    parser.add_argument("--plan", action="store_true", help="say what would run, and how long")
+    parser.add_argument("--pack", type=int, metavar="N", help="at most N parts below 15 MiB")
+    parser.add_argument("--unpack", type=Path, nargs="+", metavar="FILE")
+
+
+def is_carried(options: argparse.Namespace) -> bool:
+    """Pack or unpack, if that was asked for.
+
+    Raises:
+        InputError: a file is no part of a study.
+    """
     if options.unpack is not None:
         new, there = unpack(options.unpack, options.out)
         print(f"{new} runs are new, {there} were there")
-        return 0
+        return True
     if options.pack is not None:
         for part in pack(options.out, options.pack):
             print(f"{part} {part.stat().st_size / 2**20:.1f} MiB")
-        return 0
-    jobs = jobs_of(
-        options.tasks, _ways(options), options.seeds, clean_meta=options.clean_meta,
-        scale=options.scale,
-    )  # fmt: skip
+        return True
+    return False
+
+
+def train(jobs: Sequence[Job], options: argparse.Namespace) -> int:
+    """Run what is missing of these, and give the exit status: 1 if one failed.
+
+    Raises:
+        InputError: a run is there, but was made in another way.
+    """
     missing = [job for job in jobs if not is_finished(job, options.out)]
     minutes = sum(job.seconds for job in missing) / max(options.workers, 1) / 60
-    known = f", about {minutes:.0f} minutes on a GPU" if options.scale == "small" else ""
+    known = f", about {minutes:.0f} minutes on a GPU" if jobs[0].scale == "small" else ""
     print(f"{len(missing)} of {len(jobs)} runs are missing{known}", flush=True)
     if options.plan:
         for job in missing:
@@ -150,7 +173,8 @@ def _do(options: argparse.Namespace) -> int:
             flush=True,
         )
 
-    run_all(missing, options.out, options.device, options.workers, tell)
+    work = functools.partial(one_run, code=options.commit)
+    run_all(missing, options.out, options.device, options.workers, tell, work)
     print(f"{len(missing) - failed} finished, {failed} failed")
     return 1 if failed else 0
 

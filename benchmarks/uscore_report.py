@@ -115,11 +115,15 @@ def selection(folders: Mapping[str, Runs]) -> list[Row]:
     return sorted(table, key=lambda line: (math.isnan(line["mean"]), -line["mean"]))
 
 
-def table_of(rows: Sequence[Row], ensembles: Mapping[str, Mapping[str, float]]) -> list[Row]:
-    """One line for each way and score that counts: its default, its own, and softmax response."""
+def table_of(
+    rows: Sequence[Row],
+    ensembles: Mapping[str, Mapping[str, float]],
+    scores: Sequence[str] = ("softmax",),
+) -> list[Row]:
+    """One line for each way and score that counts: its default, its own, and these."""
     table: list[Row] = []
     for choice, some in _grouped(rows).items():
-        counts = some[0]["own"] or some[0]["default"] or choice.score == "softmax"
+        counts = some[0]["own"] or some[0]["default"] or choice.score in scores
         if choice.way in MEMBERS or not (counts or choice.way == "erm"):
             continue
         line: Row = {"way": choice.way, "score": choice.score, "seeds": len(some)}
@@ -196,7 +200,7 @@ def write_report(
         ensembles = ensemble_figures(runs, task.split)
         lines = table_of(rows, ensembles)
         tables += [{"task": name, **line} for line in lines]
-        texts.append(_task_text(name, lines))
+        texts.append(task_text(name, lines))
         if ours.way not in trained:
             continue
         results[name] = {
@@ -212,7 +216,7 @@ def write_report(
     (out / "tests.json").write_text(json.dumps(tests, indent=1) + "\n", encoding="utf-8")
     write_csv(out / "runs.csv", every)
     write_csv(out / "tables.csv", tables)
-    _write_recipes(folders, out / "recipes.jsonl")
+    write_recipes(folders, out / "recipes.jsonl")
     text = "\n\n".join([_tests_text(results, ours), *texts])
     (out / "tables.md").write_text(text + "\n", encoding="utf-8")
     differences_figure(results, asked, ours, out / "differences.png")
@@ -222,7 +226,8 @@ def write_report(
     return text
 
 
-def _task_text(name: str, lines: Sequence[Row]) -> str:
+def task_text(name: str, lines: Sequence[Row]) -> str:
+    """What `table_of` found, as Markdown."""
     heads = ["way", "score", *_HEADS.values(), "seeds", "beside", "from"]
     cells = [
         [
@@ -256,7 +261,8 @@ def _tests_text(results: Mapping[str, dict[str, Any]], ours: Choice) -> str:
     return markdown(title, heads, lines)
 
 
-def _write_recipes(folders: Mapping[str, Runs], path: Path) -> None:
+def write_recipes(folders: Mapping[str, Runs], path: Path) -> None:
+    """One line of JSON for each run: how it was made, where and when."""
     lines = []
     for folder, runs in sorted(folders.items()):
         for (way, seed), run in sorted(runs.items()):

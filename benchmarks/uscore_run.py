@@ -33,13 +33,12 @@ from revar.scores import available, correct, uncertainty
 from revar.scores.learned import Fitted, fit_fusion, fused
 from revar.splits import SplitPlan, take_off
 from revar.tables import sources
-from revar.tables.build import cell_at
 from revar.tables.cell import Cell
-from revar.tables.places import scale_of
+from revar.tables.places import Setting, scale_of
 from revar.tables.sources import few, set_name, source_of
 from revar.tables.ways import Way as TableWay
 from uscore_store import Run, Scored, note, write_run
-from uscore_tasks import FOLDERS, Job
+from uscore_tasks import Job
 from where import commit
 
 SCORES = ("softmax", "uscore", "fused", "dropout_entropy")
@@ -51,17 +50,25 @@ read_once = functools.cache(load_source)
 
 def cell_of(job: Job) -> Cell:
     """The run as the tables of the paper would have it, without the sets that are not scored."""
-    places = scale_of(job.scale).places
+    place = job.about.place
+    setting = place if isinstance(place, Setting) else scale_of(job.scale).places[place].setting
     way = TableWay(method=job.way.method, settings=job.way.settings)
-    cell = cell_at(way, places[FOLDERS[job.folder].place]).seeded(job.seed)
-    tests = tuple(dict.fromkeys(sets_of(job).values()))
+    cell = setting.cell(way).seeded(job.seed)
+    tests = tuple(dict.fromkeys(_own_sets(job).values()))
     return replace(cell, data=replace(cell.data, tests=tests, clean_meta=job.clean_meta))
 
 
 def sets_of(job: Job) -> dict[str, str]:
     """What a test set is called in the study, and in its data."""
+    return {**_own_sets(job), **{name: name for name in job.about.domains}}
+
+
+def _own_sets(job: Job) -> dict[str, str]:
+    """Without other data sets."""
+    if isinstance(job.about.place, Setting):
+        return dict(job.about.sets)
     places = scale_of(job.scale).places
-    return {name: places[place].tests[0] for name, place in FOLDERS[job.folder].sets.items()}
+    return {name: places[place].tests[0] for name, place in job.about.sets.items()}
 
 
 def asked(job: Job) -> dict[str, Any]:
@@ -75,6 +82,8 @@ def asked(job: Job) -> dict[str, Any]:
     whole: dict[str, Any] = {**plain, "whole": job.way.whole, "member": job.way.member}
     if job.way.with_meta:
         whole["with_meta"] = True
+    if job.about.domains:
+        whole["domains"] = dict(job.about.domains)
     # As it comes back from a file.
     return dict(json.loads(json.dumps(whole)))
 
@@ -101,6 +110,8 @@ def source_for(job: Job, cell: Cell, recipe: Recipe) -> Source:
         InputError: it is not here.
     """
     source = source_of(cell, recipe)
+    domains = {name: read_once(data).train for name, data in job.about.domains.items()}
+    source = replace(source, tests={**source.tests, **domains}) if domains else source
     if job.clean_meta and cell.data.label_noise is None:
         source = _with_true_labels(cell, source, recipe.splits.meta)
     if job.way.with_meta and source.meta is not None:
@@ -153,12 +164,19 @@ def start_worker() -> None:
     sources.load_source = read_once  # type: ignore[attr-defined]
 
 
-def one_run(job: Job, out: Path, device: str) -> Told:
-    """Train, score and write one run; what goes wrong is written beside it in one line."""
+def one_run(job: Job, out: Path, device: str, code: str = "") -> Told:
+    """Train, score and write one run; what goes wrong is written beside it in one line.
+
+    Args:
+        job: which.
+        out: of the study.
+        device: as users name it.
+        code: its commit, where git cannot tell.
+    """
     began = time.perf_counter()
     path = job.file(out)
     try:
-        figures = _train(job, path, choose(device))
+        figures = _train(job, path, choose(device), code)
     except Exception as error:
         kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
         reason = f"{kind}{' '.join(str(error).split())}"[:500]
@@ -178,7 +196,7 @@ def write_note(path: Path, reason: str) -> None:
     note(path).write_text(f"{reason}\n", encoding="utf-8")
 
 
-def _train(job: Job, path: Path, device: torch.device) -> dict[str, float | None]:
+def _train(job: Job, path: Path, device: torch.device, code: str) -> dict[str, float | None]:
     began = time.perf_counter()
     cell = cell_of(job)
     recipe = cell.recipe()
@@ -211,7 +229,7 @@ def _train(job: Job, path: Path, device: torch.device) -> dict[str, float | None
         "fusion": None if fusion is None else fields.to_json(fusion),
         "recipe": data.recipe.to_json(), "digest": data.recipe.digest, "asked": asked(job),
         "seconds": fitted_in, "sizes": {name: len(split.x) for name, split in data.splits.items()},
-        "made": {**provenance(), "commit": _commit()},
+        "made": {**provenance(), "commit": code or _commit()},
     }  # fmt: skip
     write_run(path, about, scored)
     if "tune" not in scored:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from revar.errors import InputError, unknown
 from revar.registry import METHODS, find
+from revar.tables.places import Setting
 
 CLEAN_META = "+clean-meta"
 """Ends the name of a folder whose runs had a clean meta set."""
@@ -21,14 +22,17 @@ class Folder:
     """Runs on one data set.
 
     Attributes:
-        place: where the tables of the paper ask about it (`revar.tables.places`).
-        sets: test sets to score, by the place that names each.
+        place: where the tables of the paper ask about it (`revar.tables.places`), or how it is
+            trained if they do not.
+        sets: test sets to score, by the place that names each; without a place, by their own names.
+        domains: data sets all of which is a further test set, by what it is called here.
         noisy: whether its training labels are.
         seconds: of a plain run, with fifteen side by side on one GPU.
     """
 
-    place: str
+    place: str | Setting
     sets: Mapping[str, str] = field(default_factory=dict)
+    domains: Mapping[str, str] = field(default_factory=dict)
     noisy: bool = False
     seconds: float = 60.0
 
@@ -91,6 +95,8 @@ WHOLE = "erm-all"
 """Plain training on everything: train, meta and tune."""
 WITH_META = "+meta"
 """Ends the name of a method that is trained on train and meta."""
+ON_ALL = "-all"
+"""Ends the name of a method that is trained on train, meta and tune; none is left to fuse on."""
 MEMBERS = tuple(f"erm-m{number}" for number in range(1, 5))
 """Plain training on the data of ``erm`` from other weights: an ensemble of five with it."""
 _SLOWER = {
@@ -131,11 +137,12 @@ class Job:
     """One run.
 
     Attributes:
-        folder: a name of `FOLDERS`.
+        folder: a name of `FOLDERS`, or of another one.
         way: how to train.
         seed: of data draws and run.
         clean_meta: whether the meta set of noisy data has the true labels.
         scale: of the tables of the paper.
+        other: what that other folder holds.
     """
 
     folder: str
@@ -143,6 +150,12 @@ class Job:
     seed: int
     clean_meta: bool = False
     scale: str = "small"
+    other: Folder | None = field(default=None, compare=False)
+
+    @property
+    def about(self) -> Folder:
+        """What its folder holds."""
+        return FOLDERS[self.folder] if self.other is None else self.other
 
     def file(self, out: Path) -> Path:
         """What it is kept in."""
@@ -153,7 +166,7 @@ class Job:
     def seconds(self) -> float:
         """About how long it takes."""
         whole = 1.25 if self.way.whole else 1.125 if self.way.with_meta else 1.0
-        return FOLDERS[self.folder].seconds * _SLOWER.get(self.way.method, 1.0) * whole
+        return self.about.seconds * _SLOWER.get(self.way.method, 1.0) * whole
 
     def __str__(self) -> str:
         ending = CLEAN_META if self.clean_meta else ""
@@ -161,17 +174,16 @@ class Job:
 
 
 def way_named(name: str) -> Way:
-    """A method of the registry with its defaults, the same +meta, or one of the plain trainings.
+    """A method of the registry with its defaults, the same +meta or -all, or an ensemble's member.
 
     Raises:
         InputError: there is none.
     """
-    if name == WHOLE:
-        return Way(name=name, method="erm", whole=True)
     if name in MEMBERS:
         return Way(name=name, method="erm", member=1 + MEMBERS.index(name))
-    method = find("method", name.removesuffix(WITH_META), METHODS).name
-    return Way(name=name, method=method, with_meta=name.endswith(WITH_META))
+    whole, with_meta = name.endswith(ON_ALL), name.endswith(WITH_META)
+    method = find("method", name.removesuffix(ON_ALL).removesuffix(WITH_META), METHODS).name
+    return Way(name=name, method=method, whole=whole, with_meta=with_meta)
 
 
 def standard_ways() -> list[Way]:
