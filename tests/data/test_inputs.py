@@ -356,3 +356,45 @@ def test_image_files_stay_files_and_are_refused_at_another_shape() -> None:
     assert stored.encode(files) is files
     with pytest.raises(InputError, match=r"read at \(3, 8, 10\): .*trained on \(1, 8, 10\)"):
         fitted(images(1)).encode(files)
+
+
+# --- memory
+
+
+def _odd_strides() -> NDArray[np.float32]:
+    """A field of a record of five bytes: no whole number of floats from one to the next."""
+    table = np.zeros((6, 4), dtype=[("value", "<f4"), ("flag", "u1")])
+    table["value"] = np.arange(24, dtype=np.float32).reshape(6, 4)
+    return table["value"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        images(3),
+        np.ascontiguousarray(np.moveaxis(images(3), 1, -1)),
+        np.ascontiguousarray(np.moveaxis(images(1), 1, -1)),
+        images(1)[:, 0],
+        images(3).astype(np.float32),
+        np.arange(24, dtype=np.float32).reshape(6, 4),
+        np.arange(24, dtype=np.float64).reshape(6, 4),
+        np.asfortranarray(np.arange(24, dtype=np.float32).reshape(6, 4)),
+        np.arange(24, dtype=np.float32).reshape(6, 4)[::-1, ::-2],
+        np.arange(24, dtype=">f4").reshape(6, 4),
+        np.arange(24, dtype=np.uint16).reshape(6, 4),
+        np.arange(24).reshape(6, 4) % 2 == 0,
+        _odd_strides(),
+    ],
+)
+def test_what_becomes_of_an_array_later_does_not_change_what_is_stored(raw: Any) -> None:
+    stored = encode(raw)
+    assert stored.is_contiguous()
+    before = stored.clone()
+    raw[:] = np.roll(raw, 1)
+    assert torch.equal(stored, before)
+
+
+def test_arrays_that_cannot_be_written_are_read_without_a_warning() -> None:
+    raw = np.arange(24, dtype=np.float32).reshape(6, 4)
+    raw.setflags(write=False)
+    assert torch.equal(encode(raw), torch.arange(24.0).reshape(6, 4))

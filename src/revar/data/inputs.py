@@ -136,9 +136,10 @@ def _scalar(value: Any) -> Any:
 
 
 def _as_tensor(raw: Any) -> Tensor:
-    """Rows [n, d] or images [n, channels, h, w]; finite."""
+    """Rows [n, d] or images [n, channels, h, w]; finite; an array's values are copied, once."""
     from_torch = isinstance(raw, Tensor)
-    x = raw.detach().cpu() if from_torch else _from_numpy(raw)
+    given = raw.detach().cpu() if from_torch else _from_numpy(raw)
+    x = given
     if x.is_complex():
         msg = "Complex data not supported: take real and imaginary parts of X as columns"
         raise InputError(msg)
@@ -162,10 +163,14 @@ def _as_tensor(raw: Any) -> Tensor:
         x = x.to(torch.float32)
         if not torch.isfinite(x).all():
             raise InputError("X holds values too large for float32: scale them down")
-    return x.contiguous()
+    dense = x.contiguous()
+    # To move channels or to change the type has made a copy already.
+    copied = dense.untyped_storage().data_ptr() != given.untyped_storage().data_ptr()
+    return dense if from_torch or copied else dense.clone()
 
 
 def _from_numpy(raw: Any) -> Tensor:
+    """The values of an array, in its own memory where torch can read that."""
     array = np.asarray(raw)
     if array.dtype.kind == "O":
         try:
@@ -181,9 +186,10 @@ def _from_numpy(raw: Any) -> Tensor:
         raise InputError(f"X has type {array.dtype}: put text columns in a pandas frame")
     if array.dtype.kind == "u" and array.dtype != np.uint8:
         array = array.astype(np.float64)
-    return torch.from_numpy(
-        np.array(array, copy=True, order="C", dtype=array.dtype.newbyteorder("="))
-    )
+    native = array.dtype.newbyteorder("=")
+    steps = all(step >= 0 and step % array.itemsize == 0 for step in array.strides)
+    readable = array.dtype == native and array.flags.writeable and steps
+    return torch.from_numpy(array if readable else np.array(array, order="C", dtype=native))
 
 
 def _first_odd(array: NDArray[Any]) -> Any:
