@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from revar.metrics import accuracy_rejection_curve
 from revar.report.plots import new_figure
-from uscore_tasks import WHOLE, Task
+from uscore_tasks import Task
 from uscore_tests import Choice, Runs, ensembles, references, seeds_of, stacked
 
 _COLOURS = ("#b3303f", "#4c6a92", "#d98c5f", "#3d8a66", "#6b6b6b")
@@ -74,9 +74,8 @@ def differences_figure(
 
 
 def _said(reference: str) -> str:
-    return {"erm": "plain training", "erm-all": "plain training on all labels"}.get(
-        reference, f"the {reference}"
-    )
+    plain = {"erm": "", "erm+meta": ", same labels", "erm-all": " on all labels"}
+    return f"plain training{plain[reference]}" if reference in plain else f"the {reference}"
 
 
 def curves_figure(panels: Mapping[str, tuple[Runs, str]], ours: Choice, path: Path) -> None:
@@ -123,7 +122,8 @@ def curves_figure(panels: Mapping[str, tuple[Runs, str]], ours: Choice, path: Pa
 
 def _shown(runs: Runs, ours: Choice, split: str) -> dict[str, Choice]:
     """What is drawn of those that are there, by what is said of it."""
-    plain = "erm" if seeds_of(runs, "erm") else WHOLE
+    _, plain, whole = (choice.way for choice in references(ours).values())
+    plain = plain if seeds_of(runs, plain) else whole
     wanted = {
         str(ours): ours,
         "softmax response, same net": Choice(ours.way, "softmax"),

@@ -25,7 +25,7 @@ from revar.errors import InputError
 from uscore_cells import cell_rows
 from uscore_figures import curves_figure, differences_figure
 from uscore_store import FIGURES, Run, runs_in
-from uscore_tasks import BESIDE, BESIDE_TASKS, FOLDERS, MEMBERS, TASKS, WHOLE
+from uscore_tasks import BESIDE, BESIDE_TASKS, FOLDERS, MEMBERS, ON_ALL, TASKS
 from uscore_tests import (
     Choice,
     Runs,
@@ -34,6 +34,7 @@ from uscore_tests import (
     ensemble_figures,
     gap_closed,
     judge,
+    seeds_of,
 )
 from where import told
 
@@ -128,9 +129,10 @@ def table_of(
             continue
         line: Row = {"way": choice.way, "score": choice.score, "seeds": len(some)}
         line["beside"] = BESIDE.get(some[0]["method"], "")
-        if choice.way == WHOLE:
+        if choice.way.endswith(ON_ALL):
             line["beside"] = "more labels"
-        line["from"] = f"{some[0]['from']}, {len(some)} seeds" if "from" in some[0] else ""
+        told = [row["from"] for row in some if "from" in row]
+        line["from"] = f"{told[0]}, {len(told)} seeds" if told else ""
         for figure in _HEADS:
             line[figure], line[f"{figure} deviation"] = _mean(some, figure)
         table.append(line)
@@ -192,16 +194,15 @@ def write_report(
     results: dict[str, dict[str, Any]] = {}
     for name, task in there.items():
         runs = folders[task.folder]
-        trained = {way for way, _ in runs}
         some = known.get((task.folder, task.split), ())
-        others = [row for row in some if row["way"] not in trained]
+        others = [row for row in some if (row["way"], row["seed"]) not in runs]
         rows = [*rows_of(runs, task.split), *others]
         every += [{"task": name, **row} for row in rows]
         ensembles = ensemble_figures(runs, task.split)
         lines = table_of(rows, ensembles)
         tables += [{"task": name, **line} for line in lines]
         texts.append(task_text(name, lines))
-        if ours.way not in trained:
+        if not seeds_of(runs, ours.way):
             continue
         results[name] = {
             "against": differences(runs, ours, task.split, resamples=resamples),

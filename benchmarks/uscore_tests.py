@@ -14,7 +14,7 @@ from revar.errors import InputError
 from revar.metrics import Compared, compare, curve_figures, holm
 from revar.scores.softmax import log_odds
 from uscore_store import FIGURES, Run
-from uscore_tasks import BESIDE, MEMBERS, WHOLE, Task
+from uscore_tasks import BESIDE, MEMBERS, ON_ALL, WHOLE, WITH_META, Task
 
 SIGNIFICANCE = 0.05
 Runs = Mapping[tuple[str, int], Run]
@@ -60,20 +60,26 @@ def stacked(
     )
 
 
+def auarcs(runs: Runs, choice: Choice, split: str) -> list[float | None]:
+    """Of every seed, as shares."""
+    some = [runs[choice.way, seed] for seed in seeds_of(runs, choice.way)]
+    return [run.figures(split)[run.named(choice.score)]["auarc"] for run in some]
+
+
 def mean_auarc(runs: Runs, choice: Choice, split: str) -> float:
     """In points, over seeds."""
-    values = []
-    for seed in seeds_of(runs, choice.way):
-        run = runs[choice.way, seed]
-        values.append(run.figures(split)[run.named(choice.score)]["auarc"])
-    return 100 * float(np.mean(np.array(values, dtype=float)))
+    return _mean(auarcs(runs, choice, split))
 
 
 def references(ours: Choice) -> dict[str, Choice]:
-    """What ours is tested against: three softmax responses."""
+    """What ours is tested against: softmax of its own classifier and of plain training, twice.
+
+    Once that has the labels that ours has, once all of them.
+    """
+    plain = f"erm{WITH_META}" if ours.way.endswith(WITH_META) else "erm"
     return {
         "same classifier": Choice(ours.way, "softmax"),
-        "erm": Choice("erm", "softmax"),
+        plain: Choice(plain, "softmax"),
         WHOLE: Choice(WHOLE, "softmax"),
     }
 
@@ -144,21 +150,16 @@ def best_comparable(
         others: rows of runs that only figures are left of.
     """
     method = {run.about["method"] for (way, _), run in runs.items() if way == ours.way}
-    seeds: dict[Choice, int] = {}
-    found: dict[Choice, float] = {}
+    values: dict[Choice, list[float | None]] = {}
     for way in dict.fromkeys(name for name, _ in runs):
         about = runs[way, seeds_of(runs, way)[0]].about
-        if about["method"] in method | set(BESIDE) or way in (WHOLE, *MEMBERS):
+        if about["method"] in method | set(BESIDE) or way.endswith(ON_ALL) or way in MEMBERS:
             continue
         for score in {about["own"], about["default"], "softmax"}:
-            choice = Choice(way, score)
-            found[choice] = mean_auarc(runs, choice, split)
-            seeds[choice] = len(seeds_of(runs, way))
-    values: dict[Choice, list[float]] = {}
+            values[Choice(way, score)] = auarcs(runs, Choice(way, score), split)
     for row in others:
         values.setdefault(Choice(row["way"], row["score"]), []).append(row["auarc"])
-    found |= {choice: _mean(some) for choice, some in values.items()}
-    seeds |= {choice: len(some) for choice, some in values.items()}
+    found = {choice: _mean(some) for choice, some in values.items()}
     if not found:
         return None
     best = max(found, key=lambda choice: found[choice])
@@ -166,7 +167,7 @@ def best_comparable(
     return {
         "name": str(best),
         "auarc": found[best],
-        "seeds": seeds[best],
+        "seeds": len(values[best]),
         "of": len({choice.way for choice in found}),
         "ours": mine,
         "ours_highest": mine > found[best],
@@ -207,19 +208,22 @@ def ensemble_figures(runs: Runs, split: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def gap_closed(runs: Runs, ours: Choice, split: str) -> dict[str, dict[str, float | None]]:
+def gap_closed(runs: Runs, ours: Choice, split: str) -> dict[str, dict[str, float | str | None]]:
     """Share of the gap between one model's softmax response and an ensemble that ours closes.
 
     One model is the mean of the ensemble's members; ours is the mean over seeds, or for members
-    of the first seed's data that seed.
+    of the first seed's data that seed. Members have no meta set to train on, so that ours is
+    taken without it, too, where such runs are there.
     """
-    found: dict[str, dict[str, float | None]] = {}
+    found: dict[str, dict[str, float | str | None]] = {}
+    without = ours.way.removesuffix(WITH_META)
+    own_way = without if seeds_of(runs, without) else ours.way
     for name, figures in ensemble_figures(runs, split).items():
         by_seed = name == "seeds"
         members = [("erm", s) for s in seeds_of(runs, "erm")] if by_seed else [
             (way, 0) for way in ("erm", *MEMBERS) if (way, 0) in runs
         ]  # fmt: skip
-        mine = [run for (way, s), run in runs.items() if way == ours.way and (by_seed or s == 0)]
+        mine = [run for (way, s), run in runs.items() if way == own_way and (by_seed or s == 0)]
         if not mine:
             continue
         single = _mean([runs[key].figures(split)["softmax"]["auarc"] for key in members])
@@ -227,7 +231,8 @@ def gap_closed(runs: Runs, ours: Choice, split: str) -> dict[str, dict[str, floa
         whole = 100 * figures["auarc"]
         gap = whole - single
         found[name] = {
-            "single": single, "ours": own, "ensemble": whole, "members": len(members),
+            "single": single, "ours": own, "way": own_way, "ensemble": whole,
+            "members": len(members),
             "share": (own - single) / gap if gap > 0 else None,
         }  # fmt: skip
     return found

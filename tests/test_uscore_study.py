@@ -390,6 +390,9 @@ def test_ensembles_average_probabilities(study: Any, tmp_path: Path) -> None:
     closed = study.tests.gap_closed(runs, study.tests.Choice("sat", "softmax"), "test")["seeds"]
     assert closed["share"] == pytest.approx(0)
     assert closed["ensemble"] == pytest.approx(100 * auarc(uncertainty, correct))
+    more = study.tests.Choice("sat+meta", "softmax")
+    assert study.tests.gap_closed(runs, more, "test")["seeds"]["way"] == "sat"
+    assert list(study.tests.references(more)) == ["same classifier", "erm+meta", "erm-all"]
 
 
 def test_parts_hold_what_is_new_and_are_small(
