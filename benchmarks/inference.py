@@ -188,7 +188,7 @@ def setting(chosen: argparse.Namespace) -> dict[str, Any]:
     """What was run, where and when."""
     gpu = torch.cuda.get_device_name() if chosen.device != "cpu" else None
     return {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(["python", *where.told(sys.argv)]),
         "commit": where.commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": where.processor(),

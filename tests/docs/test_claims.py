@@ -81,6 +81,25 @@ def test_the_cost_of_training() -> None:
         assert {value for value in shown if value} == wanted
 
 
+def test_the_cost_of_the_default_and_of_answers_on_a_gpu() -> None:
+    page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    results = ROOT / "results"
+    for file, said in (
+        ("resnet50-224px", "{:.2f} times plain training** for the ResNet-50"),
+        ("resnet18-32px", "{:.2f} times for the ResNet-18"),
+    ):
+        text = (results / "epoch" / f"trajectory-{file}.json").read_text(encoding="utf-8")
+        assert said.format(json.loads(text)["settings"]["trajectory"]["ratio"]) in page
+    text = (results / "inference" / "h200-resnet50.json").read_text(encoding="utf-8")
+    found = json.loads(text)["scorers"].values()
+    for calls, said in (
+        ("64", "{} to {} times in calls of 64"),
+        ("512", "{} to {} in calls of 512"),
+    ):
+        ratios = sorted(f"{scorer[calls]['uscore']['ratio']:.2f}" for scorer in found)
+        assert said.format(*ratios) in page
+
+
 def test_the_fields_of_revar() -> None:
     page = (ROOT / "docs" / "methods" / "revar.md").read_text(encoding="utf-8")
     shown = re.findall(r"^\| `(\w+)` \| (\S+) \| (\S+) \|", page, re.MULTILINE)
