@@ -1,0 +1,63 @@
+"""g taught on unlabelled inputs of the target domain: what is told of it."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Any]:
+    """The script."""
+    sys.path.append(str(BENCHMARKS))
+    yield importlib.import_module("uscore_target")
+    sys.path.remove(str(BENCHMARKS))
+
+
+def test_gains_are_means_over_domains_and_their_spread_is_over_seeds(target: Any) -> None:
+    rows = [
+        {"way": way, "seed": seed, "softmax": 50.0, "g, train": 50.0 + gain, "g, target": 49.0,
+         "g, both": 50.0}
+        for way, seed, gain in (
+            ("plain", 0, 1.0), ("plain", 0, 3.0), ("plain", 1, 4.0), ("plain", 1, 4.0),
+            ("trajectory", 0, -7.0),
+        )
+    ]  # fmt: skip
+    found = target.gains(rows, "plain")
+    assert found["train"] == pytest.approx((3.0, math.sqrt(2)))
+    assert found["target"] == pytest.approx((-1.0, 0.0))
+    mean, spread = target.gains(rows, "trajectory")["train"]
+    assert mean == pytest.approx(-7)
+    assert math.isnan(spread)
+
+
+def test_points_of_two_sets_keep_their_order(target: Any) -> None:
+    sets = [
+        (target.Inputs(torch.full((n, 2), float(n)), torch.arange(float(n))), torch.full((n,), n))
+        for n in (2, 3)
+    ]
+    inputs, wanted = target.together(*sets)
+    assert wanted.tolist() == [2, 2, 3, 3, 3]
+    assert inputs.embedding[:, 0].tolist() == [2, 2, 3, 3, 3]
+    assert inputs.log_odds.tolist() == [0, 1, 0, 1, 2]
+
+
+@pytest.mark.skipif("REVAR_DATA" not in os.environ, reason="needs real data")
+def test_a_run_tells_of_every_domain(target: Any) -> None:
+    rows = target.one("trajectory", 0, images=60, epochs=3, unlabelled=20)
+    assert [row["domain"].partition("-")[0] for row in rows] == [
+        name.partition(":")[0] for name in target.DOMAINS
+    ]
+    for row in rows:
+        assert {f"g, {taught}" for taught in target.TAUGHT} < row.keys()
+        assert 0 <= row["softmax"] <= 100
