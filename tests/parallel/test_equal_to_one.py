@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from revar.registry import METHODS
 from support.ranks import Case, train_cases
 
 FAST = {"batch_size": "33", "test_passes": "2"}
@@ -36,6 +37,8 @@ TABLE: dict[str, tuple[str, dict[str, str]]] = {
     "revar-pooled": ("revar", {**BILEVEL, "unlabelled": "pooled", "unlabelled_from": "0.4"}),
     "revar-paper": ("revar-paper", {**FAST, "interval": "3", "passes": "3"}),
     "revar-differences": ("revar", {**BILEVEL, "engine": "finite_difference"}),
+    "ibr": ("ibr", {**FAST, "interval": "3", "passes": "3"}),
+    "trajectory": ("trajectory", {**FAST, "start": "0.3"}),
     "mwn": ("mwn", FAST),
     "l2r": ("l2r", {**FAST, "variance_weight": "1", "passes": "3"}),
     "fsr": ("fsr", {**FAST, "dictionary_batch": "10"}),
@@ -47,6 +50,7 @@ TABLE: dict[str, tuple[str, dict[str, str]]] = {
 }  # fmt: skip
 IMAGES: dict[str, tuple[str, dict[str, str]]] = {
     "images-erm": ("erm", {**FAST, **EVERYWHERE, "augment": "shift+flip"}),
+    "images-trajectory": ("trajectory", {**FAST, "start": "0.3", "augment": "shift+flip"}),
     "images-paper": ("revar-paper", {**FAST, "interval": "3", "passes": "2"}),
 }
 THREE = [
@@ -55,6 +59,7 @@ THREE = [
     "revar",
     "revar-pooled",
     "revar-paper",
+    "trajectory",
     "mwn",
     "fsr",
     "images-erm",
@@ -66,6 +71,10 @@ CASES: dict[str, Case] = {
     **{name: ("table", *given) for name, given in TABLE.items()},
     **{name: ("images", *given) for name, given in IMAGES.items()},
 }
+
+
+def test_every_method_is_among_the_cases() -> None:
+    assert {method for _, method, _ in CASES.values()} == {entry.name for entry in METHODS}
 
 
 def assert_equal_to_rounding(name: str, one: Path, several: Path, count: int) -> None:

@@ -30,10 +30,10 @@ from revar.functional import (
 from revar.methods.base import MakeClassifier, OuterOptimiser, Plan, Sizes, Taught, phase_start
 from revar.methods.dictionary import Average
 from revar.methods.history import summed_log_odds
-from revar.methods.reweighting import evidence_for, uscore_column
+from revar.methods.reweighting import uscore_column
 from revar.nets.base import Classifier
-from revar.nets.scorer import Evidence, EvidenceScorer, Scored
-from revar.sharded import sharing, whole
+from revar.nets.scorer import Evidence, EvidenceScorer, Scored, top_log_odds
+from revar.sharded import alone, sharing, whole
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 _FURTHEST = 12.0
@@ -232,19 +232,22 @@ class Trajectory(Taught):
 
     def _teaching(self, networks: Networks, batch: Batch, features: Tensor, sums: Tensor) -> Tensor:
         """Mean Huber loss of g against the log-odds of the averages, standardised."""
-        assert isinstance(networks.memory, Averages)
-        with torch.no_grad(), mode(networks.classifier, dropout=False, statistics=True):
-            predicted = networks.classifier.forward_head(features).argmax(dim=1)
+        classifier, memory = networks.classifier, networks.memory
+        assert isinstance(memory, Averages)
+        assert networks.scorer is not None
+        with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
+            embedding = at_least_single(classifier.embed(features))
+            logits = at_least_single(classifier.forward_head(features))
+        predicted = whole(logits).argmax(dim=1)
         wanted = summed_log_odds(sums, predicted).clamp(-_FURTHEST, _FURTHEST)
-        target = networks.memory.standardised(wanted, self.smoothing)
-        evidence = evidence_for(networks, batch.x, features)
+        target = memory.standardised(wanted, self.smoothing)
         precise = torch.autocast(features.device.type, enabled=False)
-        with sharing(len(batch.y)), mode(networks.scorer or nn.Identity(), dropout=True,
-                                         statistics=False), precise:  # fmt: skip
-            assert networks.scorer is not None
-            exact = Evidence(
-                evidence.x, at_least_single(evidence.embedding), at_least_single(evidence.log_odds)
-            )
+        with (
+            sharing(len(batch.y)),
+            mode(networks.scorer, dropout=True, statistics=False),
+            precise,
+        ):
+            exact = Evidence(batch.x, embedding, top_log_odds(logits))
             scored: Scored = networks.scorer(exact)
             logit = whole(scored.base).detach() + whole(scored.correction)
             return F.smooth_l1_loss(logit, target.to(logit.dtype))
