@@ -113,6 +113,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Counter[str], Coun
 PASSES: dict[str, dict[str, dict[str, int]]] = {
     "erm": {"plain": {"trunk": 1, "head": 1}},
     "sat": {"plain": {"trunk": 1, "head": 1}},
+    # The second pass of the head is the deterministic one that g reads.
+    "trajectory": {"plain": {"trunk": 1, "head": 2, "scorer": 1}},
     "revar": {
         "plain": {"trunk": 1, "head": 2, "scorer": 1},
         # Look-ahead, meta gradient (T heads on one trunk), forward mode, evidence for the weights
@@ -145,7 +147,9 @@ def test_passes_of_a_step(method: str, steps: list[tuple[str, Counter[str], Coun
     assert {kind: dict(passes) for kind, passes in last.items()} == PASSES[method]
 
 
-@pytest.mark.parametrize("method", ["erm", "sat", "vr", "mwn", "l2r", "revar", "revar-paper"])
+@pytest.mark.parametrize(
+    "method", ["erm", "sat", "trajectory", "vr", "mwn", "l2r", "revar", "revar-paper"]
+)
 def test_no_step_waits_for_the_device(
     method: str, steps: list[tuple[str, Counter[str], Counter[str]]]
 ) -> None:
