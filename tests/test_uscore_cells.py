@@ -266,11 +266,23 @@ def test_the_page_counts_the_regimes() -> None:
     g = [float(row["failure_auroc"]) for row in rows if row["score"] == "uscore"]
     softmax = [float(row["failure_auroc"]) for row in rows if row["score"] == "softmax"]
     assert f"{len({row['regime'] for row in rows})} regimes" in page
-    assert f"Over {len(g)} test sets" in page
+    assert f"Over {len(g)} pairs of run and test set" in page
     mean, low, high = np.mean(g), min(g), max(g)
     said = f"of g is {mean:.2f} on average ({low:.2f} to {high:.2f}), that of softmax response"
     assert f"{said} {np.mean(softmax):.2f}" in page
     assert all(ours < theirs for ours, theirs in zip(g, softmax, strict=True))
+
+
+def test_the_page_shows_what_unlabelled_points_of_the_target_add() -> None:
+    page = " ".join((ROOT / "docs" / "uscore.md").read_text(encoding="utf-8").split())
+    gains = json.loads((RESULTS / "target.json").read_text(encoding="utf-8"))["gains"]
+    for way, said in (
+        ("trajectory", "{:+.1f}, {:+.1f} and {:+.1f} points on average with `trajectory`"),
+        ("plain", "by {:+.1f}, {:+.1f} and {:+.1f} after plain training"),
+    ):
+        assert said.format(*(mean for mean, _ in gains[way].values())) in page
+    spreads = [spread for found in gains.values() for _, spread in found.values()]
+    assert f"with spreads of {min(spreads):.1f} to {max(spreads):.1f}" in page
 
 
 def test_published_rows_of_other_methods_are_those_of_the_cells(study: Any) -> None:
