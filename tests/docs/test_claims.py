@@ -81,6 +81,20 @@ def test_the_cost_of_training() -> None:
         assert {value for value in shown if value} == wanted
 
 
+def test_the_cost_of_training_on_a_cpu() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    rows = {"features": "| paper's setting, g on features", "trajectory": "| `trajectory`, our",
+            "evidence": "| paper's setting, g on evidence"}  # fmt: skip
+    for setting, start in rows.items():
+        line = next(line for line in page.splitlines() if line.startswith(start))
+        for file, said in zip(
+            ("resnet18-32px", "tabular", "mlp"), line.split("|")[2:5], strict=True
+        ):
+            path = ROOT / "results" / "epoch" / f"{file}-cpu.json"
+            found = json.loads(path.read_text(encoding="utf-8"))["settings"].get(setting)
+            assert said.strip() == ("" if found is None else f"{found['ratio']:.2f}")
+
+
 def test_the_cost_of_the_default_and_of_answers_on_a_gpu() -> None:
     page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
     results = ROOT / "results"
