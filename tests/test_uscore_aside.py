@@ -127,7 +127,7 @@ def test_from_training_to_the_report(
     }
     for name, n in asked.items():
         against = report["tasks"].pop(name)
-        assert set(against) == {"same classifier", "erm-all"}
+        assert set(against) == {"same classifier", "erm+meta", "erm-all"}
         assert all(one["drawn_as_wholes"] == n for one in against.values())
     assert not report["tasks"]
     rows = list(csv.DictReader((told / "aside.csv").read_text(encoding="utf-8").splitlines()))
