@@ -16,71 +16,14 @@ import argparse
 import functools
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from collections.abc import Sequence
 from pathlib import Path
 
 from revar.errors import InputError
+from side_by_side import DIED, run_all
 from uscore_run import Told, is_finished, one_run, start_worker, write_note
 from uscore_store import pack, unpack
 from uscore_tasks import BESIDE, TASKS, Job, Way, jobs_of, standard_ways, variants, way_named
-
-ATTEMPTS = 3
-"""How often a run is begun whose worker dies."""
-Work = Callable[[Job, Path, str], Told]
-
-
-def run_all(
-    jobs: Sequence[Job],
-    out: Path,
-    device: str,
-    workers: int,
-    tell: Callable[[Told], None],
-    work: Work = one_run,
-) -> None:
-    """Run all, side by side; each worker is a pool of its own, so that one that dies dies alone.
-
-    Args:
-        jobs: in the order in which they begin.
-        out: of the study.
-        device: as users name it.
-        workers: how many.
-        tell: is told of each one.
-        work: what is done with a job.
-    """
-
-    def seat() -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=start_worker)
-
-    seats = [seat() for _ in range(min(workers, len(jobs)))]
-    waiting, free = list(jobs), list(range(len(seats)))
-    begun = dict.fromkeys(jobs, 0)
-    running: dict[Future[Told], tuple[int, Job]] = {}
-    try:
-        while waiting or running:
-            while waiting and free:
-                job, place = waiting.pop(0), free.pop(0)
-                begun[job] += 1
-                running[seats[place].submit(work, job, out, device)] = place, job
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                place, job = running.pop(done)
-                free.append(place)
-                try:
-                    tell(done.result())
-                except BrokenProcessPool:
-                    seats[place].shutdown(wait=False)
-                    seats[place] = seat()
-                    if begun[job] < ATTEMPTS:
-                        waiting.insert(0, job)
-                        continue
-                    reason = f"its worker died {ATTEMPTS} times (killed, or memory?)"
-                    write_note(job.file(out), reason)
-                    tell(Told(job=job, reason=reason))
-    finally:
-        for one in seats:
-            one.shutdown(wait=False, cancel_futures=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -141,6 +84,12 @@ def is_carried(options: argparse.Namespace) -> bool:
     return False
 
 
+def died(job: Job, out: Path) -> Told:
+    """Say beside a run, and here, that its workers died."""
+    write_note(job.file(out), DIED)
+    return Told(job=job, reason=DIED)
+
+
 def train(jobs: Sequence[Job], options: argparse.Namespace) -> int:
     """Run what is missing of these, and give the exit status: 1 if one failed.
 
@@ -173,8 +122,10 @@ def train(jobs: Sequence[Job], options: argparse.Namespace) -> int:
             flush=True,
         )
 
-    work = functools.partial(one_run, code=options.commit)
-    run_all(missing, options.out, options.device, options.workers, tell, work)
+    work = functools.partial(one_run, out=options.out, device=options.device, code=options.commit)
+    run_all(
+        missing, work, options.workers, tell, functools.partial(died, out=options.out), start_worker
+    )
     print(f"{len(missing) - failed} finished, {failed} failed")
     return 1 if failed else 0
 

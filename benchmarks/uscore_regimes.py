@@ -13,7 +13,7 @@ images and small nets: its figures mean nothing.
 from __future__ import annotations
 
 import argparse
-import gc
+import functools
 import json
 import math
 import sys
@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +49,7 @@ from revar.scores import available, correct, uncertainty
 from revar.tables.places import LITE0
 from revar.tables.sources import source_of
 from revar.types import Clock
-from uscore import run_all
+from side_by_side import DIED, in_one_line, let_go, run_all
 from uscore_regimes_list import (
     REGIMES,
     Job,
@@ -248,7 +248,7 @@ class Told:
     seconds: float = 0.0
 
 
-def one_run(job: Job, _out: Path, device: str) -> Told:
+def one_run(job: Job, device: str) -> Told:
     """Train and score; what goes wrong is told in one line."""
     began, where, rows, reason = time.perf_counter(), "", [], None
     try:
@@ -256,13 +256,9 @@ def one_run(job: Job, _out: Path, device: str) -> Told:
         where = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else processor()
         rows = train(job, chosen)
     except Exception as error:
-        kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
-        reason = f"{kind}{' '.join(str(error).split())}"[:500]
+        reason = in_one_line(error)
     finally:
-        # Others train beside it: what this run held on the device is theirs now.
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        let_go()
     seconds = time.perf_counter() - began
     return Told(job=job, reason=reason, rows=tuple(rows), device=where, seconds=seconds)
 
@@ -307,6 +303,11 @@ def chosen(names: Sequence[str] | None, groups: Sequence[str] | None) -> list[Re
     return [r for r in REGIMES.values() if r.name in (names or ()) or r.group in (groups or ())]
 
 
+def died(job: Job) -> Told:
+    """What is told of a run whose workers died."""
+    return Told(job=job, reason=DIED)
+
+
 def _runs(options: argparse.Namespace, command: str) -> int:
     regimes = chosen(options.regimes, options.groups)
     jobs = jobs_of(regimes, tiny=options.tiny, seeds=options.seeds)
@@ -318,13 +319,13 @@ def _runs(options: argparse.Namespace, command: str) -> int:
             print(f"{_SECONDS * job.regime.cost:6.1f} s  {job}")
         return 0
     made = {
-        "command": command, "commit": _commit() if options.commit is None else options.commit,
+        "command": command, "commit": commit() if options.commit is None else options.commit,
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "torch": torch.__version__,
     }  # fmt: skip
     options.out.parent.mkdir(parents=True, exist_ok=True)
     began, failed, count = time.perf_counter(), 0, 0
 
-    def tell(done: Any) -> None:
+    def tell(done: Told) -> None:
         nonlocal failed, count
         count += 1
         failed += done.reason is not None
@@ -332,38 +333,26 @@ def _runs(options: argparse.Namespace, command: str) -> int:
         gone = time.perf_counter() - began
         said = "" if done.reason is None else f", FAILED {done.reason}"
         where = f"{count}/{len(missing)} {done.job}"
-        print(f"{gone:7.1f} s  {where}: {getattr(done, 'seconds', 0):.0f} s{said}", flush=True)
+        print(f"{gone:7.1f} s  {where}: {done.seconds:.0f} s{said}", flush=True)
 
+    work = functools.partial(one_run, device=options.device)
     if options.workers > 1:
-        # Its types are those of another study; it asks no more of a job than its file.
-        run_all(
-            cast("Any", missing), options.out, options.device, options.workers, tell,
-            cast("Any", one_run),
-        )  # fmt: skip
+        run_all(missing, work, options.workers, tell, died, start_worker)
     else:
         start_worker()
         for job in missing:
-            tell(one_run(job, options.out, options.device))
+            tell(work(job))
     print(f"{len(missing) - failed} finished, {failed} failed")
     return 1 if failed else 0
 
 
-def _commit() -> str:
-    """Of this checkout; nothing on a machine without git."""
-    try:
-        return commit()
-    except OSError:
-        return ""
-
-
-def _keep(done: Any, made: Mapping[str, str], out: Path) -> None:
+def _keep(done: Told, made: Mapping[str, str], out: Path) -> None:
     """Write one line, whole: nobody else writes here."""
-    job: Job = done.job
-    rows = getattr(done, "rows", ())
+    job = done.job
     run = {
         "regime": job.regime.name, "seed": job.seed, "tiny": job.tiny, "reason": done.reason,
         "seconds": round(done.seconds, 2), "asked": asked(job),
-        "made": {**made, "device": getattr(done, "device", "")}, "rows": rows,
+        "made": {**made, "device": done.device}, "rows": done.rows,
     }  # fmt: skip
     with out.open("a", encoding="utf-8") as file:
         file.write(json.dumps(run) + "\n")

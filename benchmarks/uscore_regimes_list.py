@@ -163,11 +163,6 @@ class Job:
     seed: int
     tiny: bool = False
 
-    def file(self, out: Path) -> Path:
-        """Beside which a worker that died is noted."""
-        name = "".join(c if c.isalnum() else "-" for c in self.regime.name)
-        return out.with_name(f"{out.stem}-{name}-{self.seed}.npz")
-
     def __str__(self) -> str:
         return f"{self.regime.name}, seed {self.seed}"
 

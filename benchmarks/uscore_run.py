@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import json
 import time
 import warnings
@@ -37,6 +36,7 @@ from revar.tables.cell import Cell
 from revar.tables.places import Setting, scale_of
 from revar.tables.sources import few, set_name, source_of
 from revar.tables.ways import Way as TableWay
+from side_by_side import in_one_line, let_go
 from uscore_store import Run, Scored, note, write_run
 from uscore_tasks import Job
 from where import commit
@@ -178,15 +178,11 @@ def one_run(job: Job, out: Path, device: str, code: str = "") -> Told:
     try:
         figures = _train(job, path, choose(device), code)
     except Exception as error:
-        kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
-        reason = f"{kind}{' '.join(str(error).split())}"[:500]
+        reason = in_one_line(error)
         write_note(path, reason)
         return Told(job=job, reason=reason, seconds=time.perf_counter() - began)
     finally:
-        # Others train beside it: what this run held on the device is theirs now.
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        let_go()
     return Told(job=job, seconds=time.perf_counter() - began, figures=figures)
 
 
@@ -229,20 +225,12 @@ def _train(job: Job, path: Path, device: torch.device, code: str) -> dict[str, f
         "fusion": None if fusion is None else fields.to_json(fusion),
         "recipe": data.recipe.to_json(), "digest": data.recipe.digest, "asked": asked(job),
         "seconds": fitted_in, "sizes": {name: len(split.x) for name, split in data.splits.items()},
-        "made": {**provenance(), "commit": code or _commit()},
+        "made": {**provenance(), "commit": code or commit()},
     }  # fmt: skip
     write_run(path, about, scored)
     if "tune" not in scored:
         return {}
     return {score: found["auarc"] for score, found in scored["tune"].figures().items()}
-
-
-def _commit() -> str:
-    """Of this checkout; nothing on a machine without git, where no run shall be lost for it."""
-    try:
-        return commit()
-    except OSError:
-        return ""
 
 
 def _groups(source: Source, model: Model, name: str) -> NDArray[np.integer] | None:

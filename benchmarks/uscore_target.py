@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from revar.fitting import fit_prepared
 from revar.methods.history import summed_log_odds
-from revar.methods.trajectory import Averages, Trajectory
+from revar.methods.trajectory import Averages
 from revar.metrics import auarc
 from revar.model import Model
 from revar.nets.scorer import top_log_odds
-from revar.preparation import prepare
-from revar.progress import Silent
-from revar.tables.cell import Cell, DataChoice
-from revar.tables.sources import set_name, source_of
-from uscore_ceiling import CPU, WAYS, watched
+from revar.tables.cell import DataChoice
+from uscore_ceiling import WAYS, watched_run
 from uscore_limits_record import said
 from uscore_limits_teachers import Inputs, fit_g, score
 from where import commit, processor, told
@@ -69,26 +64,16 @@ def lesson(model: Model, stored: Tensor, sums: Tensor | None) -> tuple[Inputs, T
 
 def one(way: str, seed: int, images: int, epochs: int, unlabelled: int) -> list[dict[str, Any]]:
     """AUARC in % by domain and score."""
-    tests = tuple(f"test+{domain}" for domain in DOMAINS)
-    cell = Cell(
-        data=DataChoice(name="fashion-mnist", train=images, label_noise="instance:0.2",
-                        test=unlabelled + images, tests=tests),
-        method="trajectory", backbone="resnet20", epochs=epochs,
-        settings=(("batch_size", "32"), *((k, str(v)) for k, v in WAYS[way].items())), seed=seed,
+    choice = DataChoice(
+        name="fashion-mnist", train=images, test=unlabelled + images,
+        tests=tuple(f"test+{domain}" for domain in DOMAINS),
     )  # fmt: skip
-    recipe = cell.recipe()
-    data = prepare(recipe, source_of(cell, recipe))
-    assert isinstance(data.recipe.method, Trajectory)
+    data, model, along = watched_run(way, seed, epochs, choice, slice(unlabelled))
     stored = {name: torch.as_tensor(split.x[:]) for name, split in data.tests.items()}
-    assert tuple(stored) == tuple(set_name(name) for name in tests)
-    seen = torch.cat([x[:unlabelled] for x in stored.values()])
-    method, along = watched(data.recipe.method, seen)
-    data = replace(data, recipe=replace(data.recipe, method=method))
-    model = fit_prepared(data, device=CPU, observer=Silent())
     assert isinstance(model.networks.memory, Averages)
     train = torch.as_tensor(data.splits["train"].x[:])
     source = lesson(model, train, model.networks.memory.sums)[:2]
-    sums = torch.stack(along).sum(dim=0).split(unlabelled)
+    sums = along.split(unlabelled)
     rows = []
     for (name, x), of_target in zip(stored.items(), sums, strict=True):
         target = lesson(model, x[:unlabelled], of_target)[:2]

@@ -10,11 +10,14 @@ from pathlib import Path
 
 
 def commit() -> str:
-    """Of this checkout, marked where something is not committed; nothing outside of one."""
-    return subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
-        capture_output=True, text=True, check=False,
-    ).stdout.strip()  # fmt: skip
+    """Of this checkout, marked where something is not committed; nothing where git cannot tell."""
+    try:
+        return subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
+            capture_output=True, text=True, check=False,
+        ).stdout.strip()  # fmt: skip
+    except OSError:
+        return ""
 
 
 def told(command: Sequence[str]) -> list[str]:

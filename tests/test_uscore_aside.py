@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +17,7 @@ from numpy.typing import NDArray
 from revar.errors import InputError
 from revar.tables.places import scale_of
 from support.layouts import sheet, table
+from support.scripts import scripts
 from test_uscore_study import write
 
 ROOT = Path(__file__).parents[1]
@@ -34,10 +32,9 @@ TRAIN = {"heart": 48, "usps": 80, "pacs": 56}
 
 @pytest.fixture(scope="module")
 def study() -> Iterator[Any]:
-    sys.path.append(str(ROOT / "benchmarks"))
-    names = ("tasks", "store", "run", "tests", "report", "aside")
-    yield SimpleNamespace(**{name: importlib.import_module(f"uscore_{name}") for name in names})
-    sys.path.remove(str(ROOT / "benchmarks"))
+    """The scripts of the study."""
+    with scripts("uscore", "tasks", "store", "run", "tests", "report", "aside") as found:
+        yield found
 
 
 def idx(path: Path, array: NDArray[np.uint8]) -> None:

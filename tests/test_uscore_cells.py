@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import re
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +15,7 @@ import pytest
 
 from revar.errors import InputError
 from revar.metrics import ece
+from support.scripts import scripts
 from test_uscore_study import planted, write
 
 ROOT = Path(__file__).parents[1]
@@ -26,10 +24,9 @@ RESULTS = ROOT / "results" / "uscore"
 
 @pytest.fixture(scope="module")
 def study() -> Iterator[Any]:
-    sys.path.append(str(ROOT / "benchmarks"))
-    names = ("tasks", "store", "run", "tests", "report", "cells")
-    yield SimpleNamespace(**{name: importlib.import_module(f"uscore_{name}") for name in names})
-    sys.path.remove(str(ROOT / "benchmarks"))
+    """The scripts of the study."""
+    with scripts("uscore", "tasks", "store", "run", "tests", "report", "cells") as found:
+        yield found
 
 
 def cell(study: Any, folder: str, method: str, seed: int = 0) -> dict[str, Any]:

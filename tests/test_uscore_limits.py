@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +17,7 @@ from torch import Tensor
 from revar.nets.base import Dropout
 from revar.nets.residual import resnet20
 from revar.stochastic import variance
+from support.scripts import scripts
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 CLASSES, WIDTH = 3, 4
@@ -27,12 +25,9 @@ CLASSES, WIDTH = 3, 4
 
 @pytest.fixture(scope="module")
 def limits() -> Iterator[Any]:
-    """The scripts' modules, by what comes after ``uscore_limits_``."""
-    sys.path.append(str(BENCHMARKS))
-    names = ("record", "teachers", "report")
-    found = {name: importlib.import_module(f"uscore_limits_{name}") for name in names}
-    yield SimpleNamespace(**found, main=importlib.import_module("uscore_limits"))
-    sys.path.remove(str(BENCHMARKS))
+    """The scripts of the study."""
+    with scripts("uscore_limits", "record", "teachers", "report", main="uscore_limits") as found:
+        yield found
 
 
 def random_said(limits: Any, n: int, seed: int, head: Tensor | None = None) -> Any:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +21,7 @@ from revar.nets.scorer import NetworkScorer
 from revar.preparation import Prepared, prepare
 from revar.tables.sources import source_of
 from revar.types import Task
+from support.scripts import driven, scripts
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 CPU = torch.device("cpu")
@@ -33,11 +29,9 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def study() -> Iterator[Any]:
-    sys.path.append(str(BENCHMARKS))
-    names = {"runs": "", "list": "_list", "table": "_table"}
-    found = {n: importlib.import_module(f"uscore_regimes{end}") for n, end in names.items()}
-    yield SimpleNamespace(**found)
-    sys.path.remove(str(BENCHMARKS))
+    """The scripts of the study."""
+    with scripts("uscore_regimes", "list", "table", runs="uscore_regimes") as found:
+        yield found
 
 
 def generated(study: Any, name: str = "made", **changes: Any) -> Any:
@@ -59,7 +53,7 @@ def test_every_regime_is_another_one_and_can_be_asked_for(study: Any) -> None:
     assert len({regime.name for regime in every}) == len(every) == len(study.list.REGIMES)
     for tiny in (False, True):
         jobs = study.list.jobs_of(every, tiny=tiny)
-        assert len({job.file(Path("out.jsonl")) for job in jobs}) == len(jobs)
+        assert len({str(job) for job in jobs}) == len(jobs)
         for job in jobs:
             assert job.seed < 2
             study.list.cell_of(job).recipe()
@@ -199,18 +193,14 @@ def test_names_that_are_not_there(study: Any, tmp_path: Path) -> None:
 
 def test_workers_side_by_side(tmp_path: Path) -> None:
     """Spawned, as on a GPU: what travels to a worker and back."""
-    (tmp_path / "drive.py").write_text(
+    driven(
+        tmp_path,
         "import sys, uscore_regimes as runs\nfrom uscore_regimes_list import Regime\n"
         "if __name__ == '__main__':\n"
         "    one = Regime(name='one', group='g', place='generated', seeds=1)\n"
         "    runs.REGIMES = {'one': one}\n"
-        "    sys.exit(runs.main(['runs.jsonl', '--device', 'cpu', '--workers', '2']))\n"
+        "    sys.exit(runs.main(['runs.jsonl', '--device', 'cpu', '--workers', '2']))\n",
     )
-    done = subprocess.run(
-        [sys.executable, "drive.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(BENCHMARKS), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     run = json.loads((tmp_path / "runs.jsonl").read_text())
     assert run["reason"] is None
     assert len(run["rows"]) == 2 * 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import os
 import subprocess
@@ -12,7 +11,6 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from revar.metrics import auarc
 from revar.predictions import Predictions
 from revar.scores.learned import Fitted, fit_fusion
 from revar.tables import sources
+from support.scripts import driven, scripts
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -31,12 +30,9 @@ BENCHMARKS = ROOT / "benchmarks"
 
 @pytest.fixture(scope="module")
 def study() -> Iterator[Any]:
-    """The scripts' modules, by what comes after ``uscore_``."""
-    sys.path.append(str(BENCHMARKS))
-    names = ("tasks", "store", "run", "tests", "report")
-    found = {name: importlib.import_module(f"uscore_{name}") for name in names}
-    yield SimpleNamespace(**found, main=importlib.import_module("uscore"))
-    sys.path.remove(str(BENCHMARKS))
+    """The scripts of the study."""
+    with scripts("uscore", "tasks", "store", "run", "tests", "report", main="uscore") as found:
+        yield found
 
 
 def rows_in(file: Path) -> list[dict[str, str]]:
@@ -122,30 +118,28 @@ def test_both_scripts_from_training_to_tables(
 
 def test_a_worker_that_dies_dies_alone(tmp_path: Path) -> None:
     (tmp_path / "dying.py").write_text(
-        "import os\nfrom uscore_run import Told\n"
-        "def work(job, out, device):\n"
-        "    mark = out / 'begun' / job.folder / str(os.getpid())\n"
+        "import os\nfrom pathlib import Path\nfrom uscore_run import Told\n"
+        "def work(job):\n"
+        "    mark = Path('begun') / job.folder / str(os.getpid())\n"
         "    mark.parent.mkdir(parents=True, exist_ok=True)\n    mark.touch()\n"
         "    begun = len(list(mark.parent.iterdir()))\n"
         "    if job.folder == 'eyepacs' or (job.folder == 'cifar10' and begun == 1):\n"
         "        os._exit(9)\n"
         "    return Told(job=job)\n"
     )
-    (tmp_path / "drive.py").write_text(
-        "from pathlib import Path\nfrom dying import work\nfrom uscore import run_all\n"
+    printed = driven(
+        tmp_path,
+        "from pathlib import Path\nfrom dying import work\nfrom side_by_side import run_all\n"
+        "from uscore import died\nfrom uscore_run import start_worker\n"
         "from uscore_tasks import FOLDERS, Job, way_named\n"
         "if __name__ == '__main__':\n"
         "    jobs = [Job(folder=name, way=way_named('erm'), seed=0) for name in FOLDERS]\n"
         "    tell = lambda told: print(told.job.folder, told.reason, sep=': ')\n"
-        "    run_all(jobs, Path('.'), 'cpu', 2, tell, work)\n"
+        "    note = lambda job: died(job, Path('.'))\n"
+        "    run_all(jobs, work, 2, tell, note, start_worker)\n",
     )
-    done = subprocess.run(
-        [sys.executable, "drive.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(BENCHMARKS), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     reason = "its worker died 3 times (killed, or memory?)"
-    told = dict(line.split(": ") for line in done.stdout.splitlines())
+    told = dict(line.split(": ") for line in printed.splitlines())
     assert told.pop("eyepacs") == reason
     assert list(told.values()) == ["None"] * 4
     assert (tmp_path / "eyepacs" / "erm-0.txt").read_text() == f"{reason}\n"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +11,16 @@ from typing import Any
 import pytest
 import torch
 
+from support.scripts import scripts
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Any]:
     """The script."""
-    sys.path.append(str(BENCHMARKS))
-    yield importlib.import_module("uscore_target")
-    sys.path.remove(str(BENCHMARKS))
+    with scripts("uscore", "target") as found:
+        yield found.target
 
 
 def test_gains_are_means_over_domains_and_their_spread_is_over_seeds(target: Any) -> None:
