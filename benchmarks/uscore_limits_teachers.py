@@ -17,7 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from revar.methods.history import summed_log_odds
-from revar.nets.scorer import Evidence, EvidenceScorer, FeatureScorer, Scorer, top_log_odds
+from revar.nets.scorer import (
+    Evidence,
+    EvidenceScorer,
+    FeatureScorer,
+    Scored,
+    Scorer,
+    top_log_odds,
+)
 from revar.stochastic import variance
 from uscore_limits_record import Fold, Record, Said
 
@@ -294,7 +301,7 @@ class Inputs:
         return Evidence(self.embedding[:0], self.embedding[rows], self.log_odds[rows])
 
 
-def objective(loss: Loss, base: Tensor, correction: Tensor, target: Tensor) -> Tensor:
+def objective(loss: Loss, scored: Scored, target: Tensor) -> Tensor:
     """What g minimises over a batch.
 
     ``linear``: the hypergradient of sigmoid weights. ``regression``: its proximal form, of what g
@@ -303,11 +310,10 @@ def objective(loss: Loss, base: Tensor, correction: Tensor, target: Tensor) -> T
 
     Args:
         loss: which.
-        base: [n] of g.
-        correction: [n] of g, differentiable.
+        scored: what g says of n points, differentiable.
         target: [n] of deviation one over all points, and but for ``linear`` of mean zero.
     """
-    logit = base + correction
+    logit, correction = scored.logit, scored.correction
     if loss == "linear":
         return -(target * logit.sigmoid()).mean()
     if loss == "regression":
@@ -343,7 +349,7 @@ def fit_g(
     for _ in range(epochs):
         for rows in torch.randperm(len(wanted), generator=generator).split(100):
             scored = scorer(inputs.at(rows))
-            value = objective(loss, scored.base, scored.correction, wanted[rows])
+            value = objective(loss, scored, wanted[rows])
             optimiser.zero_grad()
             value.backward()
             optimiser.step()

@@ -161,8 +161,24 @@ def test_scorers_without_a_base_are_all_correction(kind: int, n: int) -> None:
     scored = scorer(evidence(n))
     assert isinstance(scored, Scored)
     assert scored.logit.shape == (n,)
-    assert torch.equal(scored.base, torch.zeros(n))
+    assert scored.base is None
     assert torch.equal(scored.logit, scored.correction)
+
+
+@pytest.mark.parametrize(
+    "scorer", [FeatureScorer(6), EvidenceScorer(6)], ids=["features", "evidence"]
+)
+def test_small_scorers_are_not_rounded_by_a_run_in_half_precision(
+    scorer: FeatureScorer | EvidenceScorer,
+) -> None:
+    nn.init.normal_(scorer.net[-1].weight)  # type: ignore[arg-type]
+    shown = evidence()
+    exact = scorer.eval()(shown).logit
+    with torch.autocast("cpu", torch.bfloat16):
+        within = scorer(shown).logit
+        assert torch.is_autocast_enabled("cpu")
+    assert within.dtype == exact.dtype
+    assert torch.equal(within, exact)
 
 
 def test_each_scorer_reads_what_its_name_says() -> None:

@@ -51,7 +51,7 @@ from revar.nets.scorer import (
     Scored,
     Scorer,
 )
-from revar.sharded import sharing, whole
+from revar.sharded import sharing
 from revar.stochastic import Space
 from revar.types import Batch, Clock, Feeds, Networks, OuterResult, Regression, StepResult, Task
 
@@ -331,7 +331,7 @@ class ReVaR(Bilevel):
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
         if held_out is not None:
             scored.append(self._score(networks, held_out))
-        sizes = [len(part.base) for part in scored]
+        sizes = [len(part.correction) for part in scored]
         parts = [
             self._surrogate(part, values, clock.lr)
             for part, values in zip(scored, aligned.values.split(sizes), strict=True)
@@ -372,7 +372,7 @@ class ReVaR(Bilevel):
         training = mode(networks.scorer, dropout=True, statistics=len(batch.y) < 2)
         with sharing(len(batch.y)), training:
             scored: Scored = networks.scorer(evidence_for(networks, batch.x, features))
-            return Scored(whole(scored.base), whole(scored.correction))
+            return scored.of_all()
 
     def _as_weights(self, scored: Scored) -> Tensor:
         raw = at_least_single(scored.logit).sigmoid()
@@ -390,5 +390,4 @@ class ReVaR(Bilevel):
         assert isinstance(networks.scorer, Scorer)
         with sharing(len(batch.y)), mode(networks.scorer, dropout=False, statistics=True):
             scored: Scored = networks.scorer(evidence_for(networks, batch.x, features))
-            scored = Scored(whole(scored.base), whole(scored.correction))
-        return self._as_weights(scored)
+            return self._as_weights(scored.of_all())

@@ -241,15 +241,9 @@ class Trajectory(Taught):
         predicted = whole(logits).argmax(dim=1)
         wanted = summed_log_odds(sums, predicted).clamp(-_FURTHEST, _FURTHEST)
         target = memory.standardised(wanted, self.smoothing)
-        precise = torch.autocast(features.device.type, enabled=False)
-        with (
-            sharing(len(batch.y)),
-            mode(networks.scorer, dropout=True, statistics=False),
-            precise,
-        ):
-            exact = Evidence(batch.x, embedding, top_log_odds(logits))
-            scored: Scored = networks.scorer(exact)
-            logit = whole(scored.base).detach() + whole(scored.correction)
+        with sharing(len(batch.y)), mode(networks.scorer, dropout=True, statistics=False):
+            scored: Scored = networks.scorer(Evidence(batch.x, embedding, top_log_odds(logits)))
+            logit = scored.of_all().logit
             return F.smooth_l1_loss(logit, target.to(logit.dtype))
 
     def columns(

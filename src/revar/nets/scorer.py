@@ -7,6 +7,7 @@ by the logit never ties where the sigmoid would saturate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -36,17 +37,21 @@ class Scored:
     """The logit of g in two parts.
 
     Attributes:
-        base: [n] what g says before it has learned anything.
+        base: [n] what g says before it has learned anything; ``None`` where that is nothing.
         correction: [n] what it has learned.
     """
 
-    base: Tensor
+    base: Tensor | None
     correction: Tensor
 
     @property
     def logit(self) -> Tensor:
         """[n] the logit of g."""
-        return self.base + self.correction
+        return self.correction if self.base is None else self.base + self.correction
+
+    def of_all(self) -> Scored:
+        """That of the whole batch, where several processes share one."""
+        return Scored(None if self.base is None else whole(self.base), whole(self.correction))
 
 
 class Scorer(ABC, nn.Module):
@@ -65,15 +70,25 @@ class NetworkScorer(Scorer):
         self.net = net
 
     def forward(self, evidence: Evidence) -> Scored:
-        """A base of zero."""
-        logit: Tensor = self.net(evidence.x).squeeze(-1)
-        return Scored(torch.zeros_like(logit), logit)
+        """No base."""
+        return Scored(None, self.net(evidence.x).squeeze(-1))
 
 
-def _perceptron(n_inputs: int, width: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.LayerNorm(n_inputs), nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, 1)
-    )
+class _Perceptron(nn.Sequential):
+    """Two layers, in single precision: so small a net takes longer to round than to compute."""
+
+    def __init__(self, n_inputs: int, width: int) -> None:
+        super().__init__(
+            nn.LayerNorm(n_inputs), nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, 1)
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[n, d] to [n, 1]."""
+        device = inputs.device.type
+        rounded = torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False) if rounded else nullcontext():
+            result: Tensor = super().forward(inputs)  # type: ignore[no-untyped-call]
+            return result
 
 
 class FeatureScorer(Scorer):
@@ -81,12 +96,11 @@ class FeatureScorer(Scorer):
 
     def __init__(self, n_features: int, width: int = 128) -> None:
         super().__init__()
-        self.net = _perceptron(n_features, width)
+        self.net = _Perceptron(n_features, width)
 
     def forward(self, evidence: Evidence) -> Scored:
-        """A base of zero."""
-        logit: Tensor = self.net(evidence.embedding).squeeze(-1)
-        return Scored(torch.zeros_like(logit), logit)
+        """No base."""
+        return Scored(None, self.net(evidence.embedding).squeeze(-1))
 
 
 class EvidenceScorer(Scorer):
@@ -102,7 +116,7 @@ class EvidenceScorer(Scorer):
 
     def __init__(self, n_features: int, width: int = 128, momentum: float = 0.1) -> None:
         super().__init__()
-        self.net = _perceptron(n_features + 1, width)
+        self.net = _Perceptron(n_features + 1, width)
         last = self.net[-1]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)
