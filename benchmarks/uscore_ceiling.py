@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,29 @@ WAYS: dict[str, dict[str, float]] = {"plain": {"early": 0.0, "half_life": 0.0}, 
 _CHUNK = 500
 
 
-def watched(method: Trajectory, x: Tensor) -> tuple[Trajectory, list[Tensor]]:
+Choose = Callable[[NDArray[Any]], NDArray[np.bool_]]
+"""From [n] patients of a set's examples, or their numbers where it has none, to [n] yes or no."""
+
+
+def everyone(patients: NDArray[Any]) -> NDArray[np.bool_]:
+    """All of a set."""
+    return np.ones(len(patients), dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a run said of a test set.
+
+    Attributes:
+        rows: [n] whether it was asked about an example.
+        sums: [m, C] of the probabilities it gave to those, after every averaged epoch.
+    """
+
+    rows: NDArray[np.bool_]
+    sums: Tensor
+
+
+def reporting(method: Trajectory, x: Tensor) -> tuple[Trajectory, list[Tensor]]:
     """The method, and what it will have said of other inputs after every averaged epoch.
 
     Args:
@@ -51,21 +74,20 @@ def watched(method: Trajectory, x: Tensor) -> tuple[Trajectory, list[Tensor]]:
     """
     said: list[Tensor] = []
 
-    class Watched(Trajectory):
+    class Reporting(Trajectory):
         def finish_epoch(self, networks: Networks, task: Task, feeds: Feeds, clock: Clock) -> None:
             if clock.step < self.start * clock.total:
                 return
             with torch.no_grad(), mode(networks, dropout=False, statistics=True):
                 parts = [networks.normalise(part) for part in x.split(_CHUNK)]
                 logits = torch.cat([networks.classifier(part) for part in parts])
-            said.append(logits.softmax(dim=1))
+            said.append(logits.softmax(dim=1).cpu())
 
-    return Watched(**{name: getattr(method, name) for name in method.__dataclass_fields__}), said
+    fields = {name: getattr(method, name) for name in method.__dataclass_fields__}
+    return Reporting(**fields), said
 
 
-def watched_run(
-    way: str, seed: int, epochs: int, choice: DataChoice, rows: slice
-) -> tuple[Prepared, Model, Tensor]:
+def noisy_fashion(way: str, seed: int, epochs: int, choice: DataChoice) -> Cell:
     """A run on Fashion-MNIST, a fifth of whose labels are made wrong.
 
     Args:
@@ -73,31 +95,50 @@ def watched_run(
         seed: of data and run.
         epochs: of it.
         choice: of the data.
-        rows: of every test set, those that are watched.
-
-    Returns:
-        Its data, the model, and [n, C] sums of what was said of those rows along the run.
     """
-    cell = Cell(
+    return Cell(
         data=replace(choice, name="fashion-mnist", label_noise="instance:0.2"),
         method="trajectory", backbone="resnet20", epochs=epochs,
         settings=(("batch_size", "32"), *((k, str(v)) for k, v in WAYS[way].items())), seed=seed,
     )  # fmt: skip
+
+
+def watched_run(
+    cell: Cell, choose: Choose = everyone, device: torch.device = CPU
+) -> tuple[Prepared, Model, dict[str, Watched]]:
+    """A run of `trajectory` that says along the way what it makes of test inputs.
+
+    Args:
+        cell: what to train.
+        choose: which rows of a test set are watched.
+        device: to train on.
+
+    Returns:
+        Its data, the model, and by test set what was said of it.
+    """
     recipe = cell.recipe()
-    data = prepare(recipe, source_of(cell, recipe))
+    source = source_of(cell, recipe)
+    data = prepare(recipe, source, device)
     assert isinstance(data.recipe.method, Trajectory)
-    seen = torch.cat([torch.as_tensor(split.x[:])[rows] for split in data.tests.values()])
-    method, said = watched(data.recipe.method, seen)
+    chosen = {}
+    for name, split in data.tests.items():
+        patients = source.tests[name].groups
+        chosen[name] = choose(np.arange(len(split.y)) if patients is None else patients)
+    seen = [torch.as_tensor(split.x[:])[chosen[name]] for name, split in data.tests.items()]
+    method, said = reporting(data.recipe.method, torch.cat(seen).to(device))
     data = replace(data, recipe=replace(data.recipe, method=method))
-    model = fit_prepared(data, device=CPU, observer=Silent())
-    return data, model, torch.stack(said).sum(dim=0)
+    model = fit_prepared(data, device=device, observer=Silent())
+    sums = torch.stack(said).sum(dim=0).split([int(rows.sum()) for rows in chosen.values()])
+    pairs = zip(chosen.items(), sums, strict=True)
+    return data, model, {name: Watched(rows, along) for (name, rows), along in pairs}
 
 
 def one(way: str, seed: int, images: int, epochs: int) -> dict[str, float]:
     """AUARC by score, and accuracy, in %."""
     choice = DataChoice(name="fashion-mnist", train=images, test=2 * images)
-    _, model, sums = watched_run(way, seed, epochs, choice, slice(None))
-    test = model.predictions["test"]
+    cell = noisy_fashion(way, seed, epochs, choice)
+    _, model, watched = watched_run(cell)
+    test, sums = model.predictions["test"], watched["test"].sums
     right = correct(test, "softmax", model.fitted)
     scores: dict[str, NDArray[Any]] = {
         name: uncertainty(test, name, model.fitted)
