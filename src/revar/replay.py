@@ -55,8 +55,16 @@ class Graphs:
         captured = torch.cuda.graph(
             graph, self._pool, torch.cuda.current_stream(), capture_error_mode="thread_local"
         )
-        with spares.recording(), captured:
-            operations()
+        own = torch.cuda.default_generators[torch.cuda.current_device()]
+        before = own.clone_state()
+        try:
+            with spares.recording(), captured:
+                operations()
+        except RuntimeError:
+            # A recording that failed never ends for the generator, which then refuses to draw
+            # (PyTorch issue 171263): it goes on from a state that was not there.
+            own.graphsafe_set_state(before)
+            raise
 
         def replay() -> None:
             spares.begin()
@@ -195,11 +203,11 @@ class ReplayedSteps:
     """
 
     def __init__(self, recorder: Recorder, device: torch.device) -> None:
-        self._recorder = recorder
+        self._recorder: Recorder | None = recorder
         self._rate = torch.zeros((), dtype=torch.float64, device=device)
         self._seen: Counter[Hashable] = Counter()
         self._draws: dict[Hashable, list[_Draw]] = {}
-        self._recorded: dict[Hashable, _Recorded | None] = {}
+        self._recorded: dict[Hashable, _Recorded] = {}
         self.replayed = 0
 
     def __call__(
@@ -207,7 +215,8 @@ class ReplayedSteps:
     ) -> None:
         """Take one step."""
         clock = clock_of(state, budget)
-        kind = method.kind(clock) if _recordable(state, method) else None
+        recordable = self._recorder is not None and _recordable(state, method)
+        kind = method.kind(clock) if recordable else None
         if kind is None:
             take_step(state, method, task, budget, batch, state.feeds, clock)
             state.step_in_epoch += 1
@@ -227,19 +236,19 @@ class ReplayedSteps:
             recorded.feeds.refill()
             recorded.replay()
             self.replayed += 1
-        elif key in self._recorded or self._seen[key] <= FIRST:
+        elif self._seen[key] <= FIRST:
             feeds = _Watched(state.feeds)
             operations(batch, feeds)
             self._draws[key] = feeds.draws
         else:
             fixed = _Fixed(state.feeds, self._draws[key])
             place: Batch = _place(batch)
-            self._recorded[key] = self._record(place, fixed, operations)
-            recorded = self._recorded[key]
+            recorded = self._record(place, fixed, operations)
             fixed.rewind()
             if recorded is None:
                 operations(place, fixed)
             else:
+                self._recorded[key] = recorded
                 recorded.replay()
                 self.replayed += 1
         state.step_in_epoch += 1
@@ -251,10 +260,14 @@ class ReplayedSteps:
             feeds.rewind()
             operations(batch, feeds)
 
+        assert self._recorder is not None
         try:
             return _Recorded(batch, feeds, self._recorder.record(once))
         except RuntimeError as error:
-            # A network that looks at its numbers, say: such a step needs the host.
+            # A network that looks at its numbers, say: such a step needs the host. What was
+            # recorded before draws from a generator that the others no longer share.
+            self._recorder = None
+            self._recorded.clear()
             reason = str(error).splitlines()[0]
             warnings.warn(f"steps are not replayed: {reason}", RuntimeWarning, stacklevel=2)
             return None
