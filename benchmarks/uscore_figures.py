@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from revar.metrics import accuracy_rejection_curve
 from revar.report.plots import new_figure
-from uscore_tasks import Task
+from uscore_tasks import CLEAN_META, Task
 from uscore_tests import Choice, Runs, ensembles, references, seeds_of, stacked
 
 _COLOURS = ("#b3303f", "#4c6a92", "#d98c5f", "#3d8a66", "#6b6b6b")
@@ -25,6 +25,8 @@ _TITLES = {
     "eyepacs": "EyePACS",
     "eyepacs-aptos": "EyePACS to APTOS",
     "eyepacs-deepdrid": "EyePACS to DeepDRiD",
+    f"cifar10n-worst{CLEAN_META}": "CIFAR-10N, clean meta labels",
+    f"cifar10-instance20{CLEAN_META}": "instance noise, clean meta labels",
 }
 _LOWEST = 0.9
 """Share of rejected examples up to which curves are drawn: beyond, they are a few examples."""

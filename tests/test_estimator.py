@@ -123,7 +123,7 @@ def test_the_uncertainty_of_a_row_does_not_depend_on_the_others(
     fitted: SelectiveClassifier,
 ) -> None:
     x, _ = blobs(50, seed=2)
-    for score in ("fused", "dropout_variance", "uscore"):
+    for score in ("softmax", "dropout_variance", "uscore"):
         whole = fitted.uncertainty(x, score)
         alone = np.concatenate([fitted.uncertainty(x[i : i + 1], score) for i in range(50)])
         assert alone == pytest.approx(whole, rel=1e-4, abs=1e-6)
@@ -212,7 +212,7 @@ def test_groups_stay_together() -> None:
     x, y = blobs(300)
     patients = np.repeat(np.arange(60), 5)
     y = y[::5].repeat(5)
-    clf = quick(method="erm", meta_fraction=0.1).fit(x, y, groups=patients)
+    clf = quick(method="erm", meta_fraction=0.1, tune_fraction=0.1).fit(x, y, groups=patients)
     rows = {name: clf.model_.predictions[name].index for name in ("train", "meta", "tune")}
     homes = [set(patients[index]) for index in rows.values()]
     assert not homes[0] & homes[1]

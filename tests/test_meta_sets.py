@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from revar import InputError, SelectiveClassifier
+from revar import InputError, ReVaR, SelectiveClassifier
 from revar.cli import run
 from revar.commands.train import train
 from revar.methods.base import Bilevel
@@ -64,7 +64,26 @@ def test_the_command_line_trains_by_the_default(
     assert out.name == "blobs-trajectory-seed0"
     recipe = json.loads((out / "recipe.json").read_text())
     assert recipe["method"]["name"] == "trajectory"
-    assert recipe["splits"] == {"meta": 0.0, "tune": 0.1}
+    assert recipe["splits"] == {"meta": 0.0, "tune": 0.0}
+
+
+def test_which_methods_hold_labels_back_for_their_score() -> None:
+    assert {name for name in NAMES if make_method(name).uses_tune} == {"revar"}
+    assert not Trajectory().uses_tune
+    assert Trajectory(default_score="fused").uses_tune
+    assert not ReVaR(default_score="softmax").uses_tune
+    assert ReVaR(default_score="softmax", orientation="auto").uses_tune
+
+
+@pytest.mark.parametrize("asked", [{"default_score": "fused"}, {"tune_fraction": "0.1"}])
+def test_labels_are_held_back_where_it_is_asked_for(
+    asked: dict[str, str], archive: Path, tmp_path: Path
+) -> None:
+    folder = trained(archive, tmp_path / "run", "trajectory", **asked)
+    assert splits_of(folder) == {"meta": 0.0, "tune": 0.1}
+    fitted = folder.fitted()
+    assert fitted.fusion is not None
+    assert fitted.default_score == asked.get("default_score", "softmax")
 
 
 def test_which_methods_learn_from_a_meta_set() -> None:
@@ -77,14 +96,16 @@ def test_which_methods_learn_from_a_meta_set() -> None:
 def test_a_method_that_learns_from_none_trains_without_one(name: str) -> None:
     x, y = blobs()
     clf = quick(name).fit(x, y)
-    rows = {split: found.index for split, found in clf.model_.predictions.items()}
-    assert set(rows) == {"train", "tune"}
-    assert len(rows["train"]) + len(rows["tune"]) == len(y)
-    again = quick(name, meta_fraction=0.0).fit(x, y)
+    assert {split: len(found) for split, found in clf.model_.predictions.items()} == {
+        "train": len(y)
+    }
+    assert clf.model_.fitted.fusion is None
+    again = quick(name, meta_fraction=0.0, tune_fraction=0.0).fit(x, y)
     np.testing.assert_array_equal(clf.predict_proba(x), again.predict_proba(x))
-    fewer = quick(name, meta_fraction=0.2).fit(x, y).model_.predictions
-    assert len(fewer["meta"]) == 48
-    assert len(fewer["train"]) + len(fewer["tune"]) == len(y) - 48
+    fewer = quick(name, meta_fraction=0.2, tune_fraction=0.1).fit(x, y).model_
+    sizes = {split: len(found) for split, found in fewer.predictions.items()}
+    assert sizes == {"train": len(y) - 48 - 24, "meta": 48, "tune": 24}
+    assert fewer.fitted.fusion is not None
 
 
 @pytest.mark.parametrize("name", sorted(LEARN_FROM_IT))
@@ -131,15 +152,20 @@ def test_a_clean_meta_set_is_there_for_every_method(archive: Path, tmp_path: Pat
             label_noise="symmetric:0.4", clean_meta=clean, settings={"test_passes": "0"},
         )  # fmt: skip
         found = folder.load(device=CPU).predictions
-        assert splits_of(folder) == {"meta": 0.1 if clean else 0.0, "tune": 0.1}
+        assert splits_of(folder) == {"meta": 0.1 if clean else 0.0, "tune": 0.0}
         assert {name: len(part) for name, part in found.items()} == (
-            {"train": 194, "meta": 24, "tune": 22} if clean else {"train": 216, "tune": 24}
+            {"train": 216, "meta": 24} if clean else {"train": 240}
         )
 
 
 def test_what_a_user_asks_for() -> None:
-    assert SplitPlan.chosen(None, 0.2, uses_meta=False) == SplitPlan(meta=0.0, tune=0.2)
-    assert SplitPlan.chosen(None, 0.2, uses_meta=True) == SplitPlan(meta=0.1, tune=0.2)
-    for uses_meta in (False, True):
-        assert SplitPlan.chosen(0.0, 0.1, uses_meta=uses_meta) == SplitPlan(meta=0.0, tune=0.1)
-        assert SplitPlan.chosen(0.3, 0.1, uses_meta=uses_meta) == SplitPlan(meta=0.3, tune=0.1)
+    def chosen(meta: float | None, tune: float | None, uses: bool) -> SplitPlan:
+        return SplitPlan.chosen(meta, tune, uses_meta=uses, uses_tune=not uses)
+
+    assert chosen(None, 0.2, False) == SplitPlan(meta=0.0, tune=0.2)
+    assert chosen(None, 0.2, True) == SplitPlan(meta=0.1, tune=0.2)
+    assert chosen(0.2, None, False) == SplitPlan(meta=0.2, tune=0.1)
+    assert chosen(0.2, None, True) == SplitPlan(meta=0.2, tune=0.0)
+    for uses in (False, True):
+        assert chosen(0.0, 0.0, uses) == SplitPlan(meta=0.0, tune=0.0)
+        assert chosen(0.3, 0.1, uses) == SplitPlan(meta=0.3, tune=0.1)

@@ -53,7 +53,8 @@ def test_points_of_two_sets_keep_their_order(target: Any) -> None:
 
 @pytest.mark.skipif("REVAR_DATA" not in os.environ, reason="needs real data")
 def test_a_run_tells_of_every_domain(target: Any) -> None:
-    rows = target.one("trajectory", 0, images=60, epochs=3, unlabelled=20)
+    run = target.corrupted("trajectory", 0, images=60, epochs=3, unlabelled=20)
+    rows = target.one("trajectory", 0, run, torch.device("cpu"))
     assert [row["domain"].partition("-")[0] for row in rows] == [
         name.partition(":")[0] for name in target.DOMAINS
     ]

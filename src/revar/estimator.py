@@ -74,7 +74,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout_placement: ``head`` or ``everywhere``.
         class_weight: ``None``, ``balanced``, or a dictionary from label to factor.
         meta_fraction: share for the meta set; ``None``: a tenth, if the method learns from one.
-        tune_fraction: share that fits the fused score and the orientation.
+        tune_fraction: share that fits the fused score and calibrators; ``None``: a tenth, if the
+            method's default score is fitted on it.
         test_passes: dropout passes at prediction time; 0 takes none.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ...
         random_state: seed of everything; ``None`` draws one and records it in ``seed_``.
@@ -107,7 +108,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout_placement: DropoutPlacement = "head",
         class_weight: str | Mapping[Any, float] | None = None,
         meta_fraction: float | None = None,
-        tune_fraction: float = 0.1,
+        tune_fraction: float | None = None,
         test_passes: int = 10,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -146,7 +147,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Train. A tune split, and a meta split if the method uses one, are taken off the data.
+        """Train. A meta and a tune split are taken off the data if the method uses them.
 
         Args:
             X: [n, columns] table, images [n, h, w], [n, h, w, c] or [n, c, h, w], a pandas
@@ -218,7 +219,10 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 augment=self.augment,
             ),
             splits=SplitPlan.chosen(
-                self.meta_fraction, self.tune_fraction, uses_meta=method.uses_meta
+                self.meta_fraction,
+                self.tune_fraction,
+                uses_meta=method.uses_meta,
+                uses_tune=method.uses_tune,
             ),
             class_weight=_class_weight(self.class_weight, labels),
             test_passes=self.test_passes,

@@ -379,8 +379,11 @@ def _cell(value: float | None) -> str:
 
 
 def _first_difference(there: dict[str, Any], here: dict[str, Any], path: str = "") -> str:
-    """The first field two recipes differ in, as a sentence, or nothing."""
-    for key in sorted({*there, *here}):
+    """The first field two recipes differ in, as a sentence, or nothing.
+
+    What something is called comes first, and last the data, whose splits follow from the rest.
+    """
+    for key in sorted({*there, *here}, key=lambda key: (key == "data", key != "name", key)):
         old, new = there.get(key), here.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
             found = _first_difference(old, new, f"{path}{key}.")

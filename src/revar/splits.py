@@ -40,19 +40,25 @@ class SplitPlan:
             fields.require(0 <= getattr(self, name) < 0.5, self, name, "be in [0, 0.5)")
 
     @classmethod
-    def chosen(cls, meta: float | None, tune: float, *, uses_meta: bool) -> Self:
-        """What a user asks for: without a word on it, a meta set only where one is used.
+    def chosen(
+        cls, meta: float | None, tune: float | None, *, uses_meta: bool, uses_tune: bool
+    ) -> Self:
+        """What a user asks for: without a word on it, each only where it is used.
 
-        >>> SplitPlan.chosen(None, 0.1, uses_meta=False)
+        >>> SplitPlan.chosen(None, None, uses_meta=False, uses_tune=True)
         SplitPlan(meta=0.0, tune=0.1)
 
         Args:
             meta: share, or ``None``.
-            tune: share.
+            tune: share, or ``None``.
             uses_meta: whether the method learns from a meta set.
+            uses_tune: whether its default score is fitted on held-out labels.
         """
+        plan = cls()
         if meta is None:
-            meta = cls().meta if uses_meta else 0.0
+            meta = plan.meta if uses_meta else 0.0
+        if tune is None:
+            tune = plan.tune if uses_tune else 0.0
         return cls(meta=meta, tune=tune)
 
 

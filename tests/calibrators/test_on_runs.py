@@ -20,7 +20,13 @@ SPLITS = ("train", "meta", "tune", "calibration")
 @pytest.fixture(scope="module")
 def classifier() -> SelectiveClassifier:
     clf = SelectiveClassifier(
-        method="erm", epochs=2, batch_size=32, test_passes=3, meta_fraction=0.1, random_state=0
+        method="erm",
+        epochs=2,
+        batch_size=32,
+        test_passes=3,
+        meta_fraction=0.1,
+        tune_fraction=0.1,
+        random_state=0,
     )
     clf.fit(*blobs())
     clf.set_threshold(*blobs(60, seed=2), coverage=0.9)

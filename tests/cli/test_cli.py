@@ -138,7 +138,8 @@ def test_the_demo(here: Path, capsys: Capture) -> None:
 
 
 def test_evaluate_json_is_complete(here: Path, capsys: Capture) -> None:
-    assert run(["train", "--data", "digits", "--epochs", "1", "--method", "erm"]) == 0
+    train = ["train", "--data", "digits", "--epochs", "1", "--method", "erm"]
+    assert run([*train, "--set", "tune_fraction=0.1"]) == 0
     capsys.readouterr()
     assert run(["evaluate", "runs/digits-erm-seed0", "--json"]) == 0
     figures = json_of(capsys)
@@ -258,4 +259,4 @@ def test_real_images_of_two_classes(here: Path, real_data: Path, capsys: Capture
     figures = json_of(capsys)
     assert figures["accuracy"] > 0.8  # type: ignore[operator]
     scores: dict[str, dict[str, float]] = figures["scores"]  # type: ignore[assignment]
-    assert scores["fused"]["auarc"] > figures["accuracy"]  # type: ignore[operator]
+    assert scores["uscore"]["auarc"] > figures["accuracy"]  # type: ignore[operator]

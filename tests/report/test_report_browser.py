@@ -192,7 +192,8 @@ def test_two_runs_side_by_side_and_two_test_sets(real: Real) -> None:
     with opened(real.page) as page:
         rows = cells(page, "#side tbody tr")
         assert [row[0] for row in rows] == ["erm", "revar"]
-        assert len(cells(page, "#compare tbody tr")) == 15
+        # Seven scores each, and of revar the fused one.
+        assert len(cells(page, "#compare tbody tr")) == 14
         assert page.locator("#chart .stroke.s").count() >= 4
         assert page.locator("#chart .band").count() == 1
         assert page.locator("#reliability figure").count() == 2

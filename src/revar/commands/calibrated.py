@@ -31,7 +31,9 @@ def evaluate_calibrated(run: str | Path, name: str, **options: Any) -> Evaluatio
     plain = evaluate(run, **options)
     folder = RunFolder(Path(run))
     if "tune" not in folder.prediction_names():
-        raise InputError(f'"{run}" has no tune split to fit a calibrator on: train with one')
+        raise InputError(
+            f'"{run}" has no tune split to fit a calibrator on: train with --set tune_fraction=0.1'
+        )
     calibrator = calibrators.fit(name, folder.predictions("tune"))
     predictions = calibrator.apply(plain.predictions)
     added = [score for score in predictions.scores if score not in plain.predictions.scores]

@@ -23,8 +23,8 @@ SETS = {"test": "clean test set", "shifted": "shifted test set"}
 CURVES = {
     "ERM, softmax": ("erm", "softmax"),
     "ERM, dropout entropy": ("erm", "dropout_entropy"),
+    f"{DEFAULT_METHOD}, softmax": (DEFAULT_METHOD, "softmax"),
     f"{DEFAULT_METHOD}, U-Score": (DEFAULT_METHOD, "uscore"),
-    f"{DEFAULT_METHOD}, fused": (DEFAULT_METHOD, "fused"),
 }
 
 

@@ -88,10 +88,13 @@ def train(
     )
     chosen = dict(settings or {})
     recipe = with_settings(recipe, chosen)
-    if "meta_fraction" not in chosen:
-        uses_meta = recipe.method.uses_meta or clean_meta
-        splits = SplitPlan.chosen(None, recipe.splits.tune, uses_meta=uses_meta)
-        recipe = replace(recipe, splits=splits)
+    splits = SplitPlan.chosen(
+        recipe.splits.meta if "meta_fraction" in chosen else None,
+        recipe.splits.tune if "tune_fraction" in chosen else None,
+        uses_meta=recipe.method.uses_meta or clean_meta,
+        uses_tune=recipe.method.uses_tune,
+    )
+    recipe = replace(recipe, splits=splits)
     noise = _noise(label_noise, clean_meta=clean_meta)
     check_data(data)
     # Before the data is read, which may take long.

@@ -112,6 +112,11 @@ class Method(ABC):
         return ("tune",)
 
     @property
+    def uses_tune(self) -> bool:
+        """Whether its default score is fitted on held-out labels; else, untold, all train."""
+        return self.default_score == "fused" or self.orientation == "auto"
+
+    @property
     def uses_meta(self) -> bool:
         """Whether it learns from a meta set; without one, unless told otherwise, all trains."""
         return False

@@ -27,7 +27,15 @@ from revar.functional import (
     load_flat_state,
     mode,
 )
-from revar.methods.base import MakeClassifier, OuterOptimiser, Plan, Sizes, Taught, phase_start
+from revar.methods.base import (
+    DefaultScore,
+    MakeClassifier,
+    OuterOptimiser,
+    Plan,
+    Sizes,
+    Taught,
+    phase_start,
+)
 from revar.methods.dictionary import Average
 from revar.methods.history import summed_log_odds
 from revar.methods.reweighting import uscore_column
@@ -122,6 +130,8 @@ class Trajectory(Taught):
         outer_momentum: of g.
         outer_weight_decay: of g.
         smoothing: rate of the running mean and deviation of what is taught.
+        default_score: the score a run uses unless told otherwise; ``fused`` holds a tenth of the
+            labels back to be fitted on.
     """
 
     start: float = 0.4
@@ -134,6 +144,7 @@ class Trajectory(Taught):
     outer_momentum: float = 0.9
     outer_weight_decay: float = 1e-4
     smoothing: float = 0.05
+    default_score: DefaultScore = "softmax"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,11 +162,6 @@ class Trajectory(Taught):
     def own_score(self) -> str:
         """The U-Score."""
         return "uscore"
-
-    @property
-    def default_score(self) -> str:
-        """With what else the classifier knows, weighed on held-out splits."""
-        return "fused"
 
     @property
     def tuned_on(self) -> tuple[str, ...]:

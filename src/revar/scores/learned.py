@@ -98,7 +98,10 @@ def fusion_features(predictions: Predictions, fitted: Fitted) -> dict[str, NDArr
 def fused(predictions: Predictions, fitted: Fitted) -> NDArray[np.float64]:
     """Logit of the estimated P(error)."""
     if fitted.fusion is None:
-        raise InputError("this run has no tune split, so nothing was fused: use another score")
+        raise InputError(
+            "this run has no tune split, so nothing was fused: use another score, or train with "
+            "tune_fraction=0.1"
+        )
     features = fusion_features(predictions, fitted)
     lacking = [name for name in fitted.fusion.used if name not in features]
     if lacking:
