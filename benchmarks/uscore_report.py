@@ -120,11 +120,14 @@ def table_of(
     rows: Sequence[Row],
     ensembles: Mapping[str, Mapping[str, float]],
     scores: Sequence[str] = ("softmax",),
+    ours: Choice | None = None,
 ) -> list[Row]:
-    """One line for each way and score that counts: its default, its own, and these."""
+    """One line for each way and score that counts: default, own, these, and ours of its method."""
     table: list[Row] = []
+    method = {row["method"] for row in rows if ours is not None and row["way"] == ours.way}
     for choice, some in _grouped(rows).items():
         counts = some[0]["own"] or some[0]["default"] or choice.score in scores
+        counts |= ours is not None and choice.score == ours.score and some[0]["method"] in method
         if choice.way in MEMBERS or not (counts or choice.way == "erm"):
             continue
         line: Row = {"way": choice.way, "score": choice.score, "seeds": len(some)}
@@ -199,7 +202,7 @@ def write_report(
         rows = [*rows_of(runs, task.split), *others]
         every += [{"task": name, **row} for row in rows]
         ensembles = ensemble_figures(runs, task.split)
-        lines = table_of(rows, ensembles)
+        lines = table_of(rows, ensembles, ours=ours)
         tables += [{"task": name, **line} for line in lines]
         texts.append(task_text(name, lines))
         if not seeds_of(runs, ours.way):

@@ -78,7 +78,11 @@ def asked(job: Job) -> dict[str, Any]:
         InputError: no such field, or a value it cannot take.
     """
     cell = cell_of(job)
-    plain = {"data": fields.to_json(cell.data), "recipe": cell.recipe().to_json()}
+    recipe = cell.recipe().to_json()
+    if job.way.method == "trajectory":
+        # Younger than most of its runs, and it decides no figure: all scores are kept.
+        del recipe["method"]["default_score"]
+    plain = {"data": fields.to_json(cell.data), "recipe": recipe}
     whole: dict[str, Any] = {**plain, "whole": job.way.whole, "member": job.way.member}
     if job.way.with_meta:
         whole["with_meta"] = True

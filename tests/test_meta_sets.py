@@ -13,6 +13,7 @@ import pytest
 from revar import InputError, ReVaR, SelectiveClassifier
 from revar.cli import run
 from revar.commands.train import train
+from revar.errors import DataWarning
 from revar.methods.base import Bilevel
 from revar.methods.trajectory import Trajectory
 from revar.recipe import make_method
@@ -84,6 +85,23 @@ def test_labels_are_held_back_where_it_is_asked_for(
     fitted = folder.fitted()
     assert fitted.fusion is not None
     assert fitted.default_score == asked.get("default_score", "softmax")
+
+
+def test_a_meta_set_that_is_not_learned_from_is_told_of(archive: Path, tmp_path: Path) -> None:
+    x_meta, y_meta = blobs(60, seed=5)
+    given = {"X_meta": x_meta, "y_meta": y_meta}
+    for method in ("erm", "trajectory"):
+        with pytest.warns(DataWarning, match=f"^{method} learns nothing from a meta set: [^\\n]*$"):
+            quick(method).fit(*blobs(), **given)
+    np.savez(tmp_path / "meta.npz", x=x_meta, y=y_meta)
+    with pytest.warns(DataWarning, match="^erm learns nothing from a meta set"):
+        train(
+            str(archive), tmp_path / "run", method="erm", epochs=1, device="cpu",
+            meta=str(tmp_path / "meta.npz"), settings={"test_passes": "0"},
+        )  # fmt: skip
+    # A warning would be an error here.
+    quick("revar", epochs=6).fit(*blobs(), **given)
+    quick("erm").set_params(method=Trajectory(default_score="fused")).fit(*blobs(), **given)
 
 
 def test_which_methods_learn_from_a_meta_set() -> None:

@@ -27,6 +27,7 @@ from revar.methods.base import Method
 from revar.model import Model
 from revar.nets.base import Dropout, DropoutPlacement
 from revar.predictions import Predictions
+from revar.preparation import warn_of_unused
 from revar.progress import Bar, Silent
 from revar.randomness import seed_from
 from revar.recipe import Budget, Recipe, Start, make_method
@@ -74,8 +75,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout_placement: ``head`` or ``everywhere``.
         class_weight: ``None``, ``balanced``, or a dictionary from label to factor.
         meta_fraction: share for the meta set; ``None``: a tenth, if the method learns from one.
-        tune_fraction: share that fits the fused score and calibrators; ``None``: a tenth, if the
-            method's default score is fitted on it.
+        tune_fraction: share that ``fused`` is fitted on; ``None``: a tenth, if it is the default.
         test_passes: dropout passes at prediction time; 0 takes none.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ...
         random_state: seed of everything; ``None`` draws one and records it in ``seed_``.
@@ -189,6 +189,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         source = Source(Part(X, labels, groups, weights=weights), meta, {}, unlabelled)
         self.seed_ = seed_from(self.random_state)
         recipe = self._recipe(method, labels)
+        warn_of_unused(recipe, source)
         module = self.backbone if isinstance(self.backbone, nn.Module) else None
         device = choose(self.device)
         if self.verbose:

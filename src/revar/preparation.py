@@ -18,7 +18,7 @@ from revar.data.stored import Scan, Stored, scan, settle, take
 from revar.errors import DataWarning, InputError
 from revar.nets.build import resolve
 from revar.nets.normalise import Normalise
-from revar.recipe import Recipe
+from revar.recipe import Recipe, method_name
 from revar.splits import Fingerprint, refuse_reuse, take_off
 from revar.types import Task
 
@@ -145,6 +145,16 @@ def _normalise(x: Stored, seen: Scan, rows: NDArray[np.int64], shape: tuple[int,
         return Normalise.of_images(seen.means[rows], seen.squares[rows], shape)
     # Rows of numbers are small enough to be at hand.
     return Normalise.fitted(x if isinstance(x, Tensor) else x[:])
+
+
+def warn_of_unused(recipe: Recipe, source: Source) -> None:
+    """Say that a meta set was brought which nothing is learned from."""
+    method = recipe.method
+    fitted_on = method.uses_tune and "meta" in method.tuned_on
+    if source.meta is not None and not method.uses_meta and not fitted_on:
+        name = method_name(method)
+        msg = f"{name} learns nothing from a meta set: train on it, or choose a method that does"
+        warnings.warn(msg, DataWarning, stacklevel=3)
 
 
 def _warn_of_duplicates(prints: dict[str, Fingerprint]) -> None:

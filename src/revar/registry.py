@@ -25,7 +25,7 @@ class MethodEntry(Entry):
     """A way to train.
 
     Attributes:
-        scores: the scores its runs offer, its default first.
+        scores: the scores its runs offer, its default first; ``fused`` where labels are held back.
         own: the one it is published with; ``own`` is another name for it.
         cost: class of training cost: ``plain`` as ERM; ``passes`` with dropout passes in every
             step; ``bilevel`` with a look-ahead in some or all steps.

@@ -55,15 +55,14 @@ class Graphs:
         captured = torch.cuda.graph(
             graph, self._pool, torch.cuda.current_stream(), capture_error_mode="thread_local"
         )
-        own = torch.cuda.default_generators[torch.cuda.current_device()]
-        before = own.clone_state()
+        before = spares.default.clone_state()
         try:
             with spares.recording(), captured:
                 operations()
         except RuntimeError:
             # A recording that failed never ends for the generator, which then refuses to draw
             # (PyTorch issue 171263): it goes on from a state that was not there.
-            own.graphsafe_set_state(before)
+            spares.default.graphsafe_set_state(before)
             raise
 
         def replay() -> None:

@@ -381,9 +381,10 @@ def _cell(value: float | None) -> str:
 def _first_difference(there: dict[str, Any], here: dict[str, Any], path: str = "") -> str:
     """The first field two recipes differ in, as a sentence, or nothing.
 
-    What something is called comes first, and last the data, whose splits follow from the rest.
+    What something is called comes first, then method and splits, from which other fields follow.
     """
-    for key in sorted({*there, *here}, key=lambda key: (key == "data", key != "name", key)):
+    first = {"name": 0, "method": 1, "splits": 2, "data": 4}
+    for key in sorted({*there, *here}, key=lambda key: (first.get(key, 3), key)):
         old, new = there.get(key), here.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
             found = _first_difference(old, new, f"{path}{key}.")

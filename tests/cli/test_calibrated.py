@@ -56,6 +56,23 @@ def test_every_calibrator_can_be_asked_for(name: str, trained: Path, capsys: Cap
     assert result["n"] == 600
 
 
+def test_a_run_without_a_tune_split_refuses_before_it_looks(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """What was refused was not evaluated on, and may still set a threshold."""
+    (x, y), (x_new, y_new) = blobs(200), blobs(100, seed=1)
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    np.savez(tmp_path / "new.npz", x=x_new, y=y_new)
+    out, new = str(tmp_path / "run"), str(tmp_path / "new.npz")
+    assert run(["train", "--data", str(tmp_path / "data.npz"), "--epochs", "2", "--out", out]) == 0
+    capsys.readouterr()
+    assert run(["evaluate", out, "--on", new, "--calibrator", "temperature"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "no tune split to fit a calibrator on: train with --set tune_fraction=0.1" in said
+    assert "\n" not in said
+    assert run(["select", out, "--on", new, "--coverage", "0.8"]) == 0
+
+
 def test_the_run_keeps_its_plain_figures(trained: Path, capsys: Capture) -> None:
     before = (trained / "manifest.json").read_bytes()
     figures(capsys, trained, "--calibrator", "isotonic")

@@ -1,4 +1,4 @@
-"""Calibrators: predictions in, predictions out; all fitted on the tune split.
+"""Calibrators: predictions in, predictions out; fitted on the tune split of a run that has one.
 
 They change the logits, or add named scores beside them; what the dropout passes and the method's
 own columns say stays as it is. A calibrator is a frozen dataclass of plain numbers, so it is kept

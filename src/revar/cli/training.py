@@ -116,7 +116,10 @@ def train(
     image: Annotated[
         str | None, typer.Option(help="Column of a .csv that names image files.")
     ] = None,
-    meta: Annotated[str | None, typer.Option(help="A meta set of its own, as --data.")] = None,
+    meta: Annotated[
+        str | None,
+        typer.Option(help="A meta set of its own, as --data, for methods that learn from one."),
+    ] = None,
     unlabelled: Annotated[str | None, typer.Option(help="Inputs without labels.")] = None,
     label_noise: Annotated[
         str | None,
@@ -130,7 +133,7 @@ def train(
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any field of method or budget: --set interval=15."),
+        typer.Option("--set", help="Any field of method, budget or splits: --set interval=15."),
     ] = None,
     skip_unreadable: SkipUnreadable = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run.")] = False,

@@ -39,7 +39,10 @@ def evaluate(
     ] = None,
     calibrator: Annotated[
         str | None,
-        typer.Option(help="Calibrate first, by the tune split: 'revar list calibrators'."),
+        typer.Option(
+            help="Calibrate first, by the tune split of a run that has one (trained with --set "
+            "tune_fraction=0.1): 'revar list calibrators'."
+        ),
     ] = None,
     target: Target = None,
     skip_unreadable: SkipUnreadable = False,

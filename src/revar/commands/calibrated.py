@@ -28,12 +28,14 @@ def evaluate_calibrated(run: str | Path, name: str, **options: Any) -> Evaluatio
         InputError: no such calibrator, no tune split, or data it cannot be used on.
     """
     calibrators.check(name)
-    plain = evaluate(run, **options)
     folder = RunFolder(Path(run))
+    folder.recipe()
+    # Before anything is predicted: data that was once evaluated on can set no threshold.
     if "tune" not in folder.prediction_names():
         raise InputError(
             f'"{run}" has no tune split to fit a calibrator on: train with --set tune_fraction=0.1'
         )
+    plain = evaluate(run, **options)
     calibrator = calibrators.fit(name, folder.predictions("tune"))
     predictions = calibrator.apply(plain.predictions)
     added = [score for score in predictions.scores if score not in plain.predictions.scores]

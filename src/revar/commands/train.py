@@ -12,6 +12,7 @@ from revar.data.source import Part, Reading, Source, load_inputs, load_source
 from revar.errors import InputError
 from revar.keeping import train_into
 from revar.parallel import joined, place, started
+from revar.preparation import warn_of_unused
 from revar.recipe import Budget, Recipe, Start, make_method, with_settings
 from revar.registry import DEFAULT_METHOD
 from revar.run import RunFolder
@@ -105,6 +106,7 @@ def train(
     where = place(device)
     reading = Reading(target=target, group=group, image=image, skip_unreadable=skip_unreadable)
     source = _source(recipe, data, reading, meta, unlabelled)
+    warn_of_unused(recipe, source)
     if noise is not None:
         source = noise.added_to(source, meta_share=recipe.splits.meta, seed=recipe.seed)
     given = {

@@ -113,7 +113,7 @@ class Method(ABC):
 
     @property
     def uses_tune(self) -> bool:
-        """Whether its default score is fitted on held-out labels; else, untold, all train."""
+        """Whether its default score, or the orientation of g, is fitted on held-out labels."""
         return self.default_score == "fused" or self.orientation == "auto"
 
     @property

@@ -75,7 +75,7 @@ class Fitted:
 def raw_uscore(predictions: Predictions) -> NDArray[np.float64]:
     """[n] the logit of g(x), as the network says it."""
     if "uscore" not in predictions.columns:
-        raise InputError("this run has no U-Score: train it with --method revar")
+        raise InputError("this run has no U-Score: train it with --method trajectory or revar")
     return predictions.columns["uscore"].astype(np.float64)
 
 
