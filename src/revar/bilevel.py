@@ -53,6 +53,8 @@ class OneStep:
         aligned: names of the parameters that gradients are compared in; ``None`` takes all. Fewer
             are cheaper, and an approximation: the look-ahead moves all the same.
         taken: the training step, where its gradient is known; else a pass of its own finds it.
+        halved: names of parameters that autocast rounds wherever they are used: they are rounded
+            once, all together, instead of one by one in every pass.
     """
 
     losses: Losses
@@ -62,6 +64,7 @@ class OneStep:
     candidates: Losses | None = None
     aligned: frozenset[str] | None = None
     taken: Taken | None = None
+    halved: frozenset[str] = frozenset()
 
     def part(self, params: Params) -> Params:
         """Those parameters that gradients are compared in."""
@@ -272,7 +275,25 @@ def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -
     return Alignments(values, meta_loss)
 
 
+def rounded(params: Params, names: frozenset[str]) -> Params:
+    """Those of these names as autocast would have them, by one kernel; all if there is no autocast.
+
+    Not where several processes split the rows: they take the forward-mode pass precisely.
+    """
+    device = next(iter(params.values())).device.type
+    if world().size > 1 or not torch.is_autocast_enabled(device):
+        return params
+    low = torch.get_autocast_dtype(device)
+    chosen = [name for name in params if name in names and params[name].dtype != low]
+    if not chosen:
+        return params
+    made = [torch.empty_like(params[name], dtype=low) for name in chosen]
+    torch._foreach_copy_(made, [params[name].detach() for name in chosen])
+    return {**params, **dict(zip(chosen, made, strict=True))}
+
+
 def _meta_gradient(problem: OneStep, ahead: Params) -> tuple[Tensor, Params]:
+    ahead = rounded(ahead, problem.halved)
     with _backward_norm(ahead):
         return value_and_gradient(
             lambda part: problem.meta_loss({**ahead, **part}), problem.part(ahead)
@@ -282,6 +303,7 @@ def _meta_gradient(problem: OneStep, ahead: Params) -> tuple[Tensor, Params]:
 def _along(problem: OneStep, params: Params, direction: Params, strategy: Strategy) -> Tensor:
     losses, at = problem.candidates or problem.losses, problem.part(params)
     if strategy == "forward_mode":
+        at, direction = (rounded(part, problem.halved) for part in (at, direction))
         return directional_derivative(losses, at, direction)
     return central_difference(losses, at, direction)
 

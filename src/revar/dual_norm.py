@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 _SMALLEST = 1e-6
-"""Of a weight that is divided by; new residual blocks have weights of zero."""
+"""In place of a weight of zero, which new residual blocks have: it is divided by."""
 
 
 def _channels(values: Tensor, like: Tensor) -> Tensor:
@@ -80,11 +80,37 @@ def _in_one(
     a, b, _, _ = torch.batch_norm_backward_reduce(
         x_tangent, x, mean, inverse, weight, True, False, False
     )
-    safe = torch.where(weight.abs() < _SMALLEST, _SMALLEST, weight)
-    a = a - n * shift / (safe * inverse)
-    b = b - n * scale / (safe * inverse.square())
-    count = torch.full((1,), n, dtype=torch.int32, device=x.device)
-    return torch.batch_norm_backward_elemt(x_tangent, x, mean, inverse, safe, a, b, count)
+    safe, a, b = moved_sums(a, b, weight, inverse, scale, shift, n)
+    return torch.batch_norm_backward_elemt(x_tangent, x, mean, inverse, safe, a, b, _count(n, x))
+
+
+def moved_sums(
+    a: Tensor, b: Tensor, weight: Tensor, inverse: Tensor, scale: Tensor, shift: Tensor, n: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The weight to apply and the sums, with what tangents of weight and bias add to these.
+
+    In few kernels: [channels] numbers take as long as they take to begin.
+    """
+    safe = torch.where(weight == 0, _SMALLEST, weight)
+    by = safe * inverse
+    a = torch.addcdiv(a, shift, by, value=-n)
+    b = torch.addcdiv(b, scale, by * inverse, value=-n)
+    return safe, a, b
+
+
+_counts: dict[tuple[int, torch.device], Tensor] = {}
+
+
+def _count(n: int, like: Tensor) -> Tensor:
+    """[1] n, made once: it would be a kernel for each layer."""
+    key = (n, like.device)
+    if key in _counts:
+        return _counts[key]
+    made = torch.full((1,), n, dtype=torch.int32, device=like.device)
+    if not torch.cuda.is_current_stream_capturing():
+        # What is made while a graph is recorded belongs to it.
+        _counts[key] = made
+    return made
 
 
 class _ByStatistics(torch.autograd.Function):

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from revar.bilevel import (
     OneStep,
@@ -15,8 +17,12 @@ from revar.bilevel import (
     directional_derivative,
     lookahead,
     losses_after,
+    rounded,
 )
-from revar.functional import Params, call, mode, parameters
+from revar.functional import Params, call, convolution_weights, mode, parameters
+from revar.nets.base import Dropout
+from revar.nets.build import Backbone
+from revar.nets.finetuning import upper_layers
 from revar.randomness import RandomState
 from revar.stochastic import DropoutPasses, variance
 from support.networks import NETWORKS, make
@@ -240,3 +246,55 @@ def test_under_autocast_the_alignments_stay_close(name: str, held_out: bool) -> 
         low = alignments(problem, params).values
     assert low.dtype == torch.float32
     assert torch.nn.functional.cosine_similarity(low, exact, dim=0) > 0.99
+
+
+class Casts(TorchDispatchMode):
+    """Counts roundings to half precision, one tensor at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Count, and go on."""
+        self.count += "_to_copy" in func.name() and (kwargs or {}).get("dtype") == torch.bfloat16
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("aligned", [False, True], ids=["all layers", "some layers"])
+@pytest.mark.parametrize("held_out", [False, True], ids=["train", "held-out"])
+def test_rounding_weights_together_changes_no_bit_and_takes_fewer_kernels(
+    held_out: bool, aligned: bool
+) -> None:
+    net = Backbone("resnet20", Dropout(rate=0.2)).build((3, 8, 8), 3)
+    torch.manual_seed(0)
+    alone = problem_on(net, torch.randn(6, 3, 8, 8), held_out=held_out)
+    if aligned:
+        alone = replace(alone, aligned=upper_layers(net))
+    together = replace(alone, halved=convolution_weights(net))
+    assert len(together.halved) == 19
+    found, counts = [], []
+    for problem in (alone, together):
+        torch.manual_seed(1)
+        with torch.autocast("cpu", torch.bfloat16), Casts() as casts:
+            found.append(alignments(problem, parameters(net)))
+        counts.append(casts.count)
+    assert torch.equal(found[0].values, found[1].values)
+    assert torch.equal(found[0].meta_loss, found[1].meta_loss)
+    assert found[0].values.abs().sum() > 0
+    # Of values and tangents, in a backward and in a forward-mode pass.
+    assert counts[0] - counts[1] >= 2 * 19
+
+
+def test_without_autocast_nothing_is_rounded() -> None:
+    net, _ = make("convolution")
+    params = parameters(net)
+    names = convolution_weights(net)
+    assert names
+    assert rounded(params, names) is params
+    with torch.autocast("cpu", torch.bfloat16):
+        low = rounded({name: p.float() for name, p in params.items()}, names)
+    assert {name for name, p in low.items() if p.dtype == torch.bfloat16} == names
+    assert rounded(low, frozenset()) is low

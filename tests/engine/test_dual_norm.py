@@ -290,6 +290,29 @@ def test_the_derivative_of_a_residual_net_is_that_of_torchs_own_rules(training: 
     assert not torch.equal(got, expected), "both took the same rules"
 
 
+@pytest.mark.parametrize("zero", [False, True], ids=["any weight", "weights of zero"])
+def test_tangents_of_weight_and_bias_go_into_the_sums(zero: bool) -> None:
+    """What the kernel of a GPU then computes, in its own words, is the tangent by torch's rule."""
+    values, tangents, statistics = inputs((6, 4, 3, 5), zero=zero)
+    x, t, weight = values["x"], tangents["x"], values["weight"]
+    over, n = (0, 2, 3), x.numel() // x.shape[1]
+    mean, inverse = x.mean(over), (x.var(over, unbiased=False) + EPS).rsqrt()
+
+    def wide(by_channel: Tensor) -> Tensor:
+        return by_channel.view(1, -1, 1, 1)
+
+    a, b = t.sum(over), (t * (x - wide(mean))).sum(over)
+    safe, a, b = dual_norm.moved_sums(
+        a, b, weight, inverse, tangents["weight"], tangents["bias"], n
+    )
+    centred = x - wide(mean)
+    moved = t - wide(a) / n - centred * wide(inverse.square() * b) / n
+    found = moved * wide(inverse * safe)
+    _, expected = dual(F.batch_norm, values, tangents, statistics, training=True)
+    # Where a weight is zero, x moves by a millionth of what it moves by elsewhere.
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-5 if zero else 1e-9)
+
+
 @needs_gpu
 @by_the
 @pytest.mark.parametrize("zero", [False, True], ids=["", "some weights zero"])

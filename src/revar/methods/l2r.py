@@ -15,7 +15,7 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import OneStep, alignments
 from revar.errors import InputError
-from revar.functional import parameters
+from revar.functional import convolution_weights, parameters
 from revar.methods.base import Plan
 from revar.methods.reweighting import Reweighting, losses_of, unweighted
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
@@ -74,6 +74,7 @@ class L2R(Reweighting):
             weights=None,
             lr=1.0,
             meta_loss=self.meta_objective.labelled(networks, task, meta, None),
+            halved=convolution_weights(networks.classifier),
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
         counts = task.weighted(torch.ones_like(aligned.values), batch)

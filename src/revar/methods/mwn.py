@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from revar import fields
 from revar.bilevel import OneStep, Taken, alignments, full_precision
 from revar.errors import InputError
-from revar.functional import at_least_single, average, parameters
+from revar.functional import at_least_single, average, convolution_weights, parameters
 from revar.methods.base import Bilevel, MakeClassifier, OuterOptimiser, Plan
 from revar.methods.reweighting import (
     Reweighting,
@@ -153,6 +153,7 @@ class MetaWeightNet(Reweighting, Bilevel):
             weights=weights.detach(),
             lr=clock.lr,
             meta_loss=self.meta_objective.labelled(networks, task, meta, None),
+            halved=convolution_weights(networks.classifier),
         )
         aligned = alignments(problem, params, self.engine)
         return OuterResult(linear_surrogate(weights, aligned.values, clock.lr), aligned.meta_loss)

@@ -21,7 +21,7 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import Losses, OneStep, Strategy, Taken, alignments
 from revar.errors import InputError
-from revar.functional import Rate, at_least_single, average, mode, parameters
+from revar.functional import Rate, at_least_single, average, convolution_weights, mode, parameters
 from revar.methods.base import (
     Bilevel,
     DefaultScore,
@@ -327,6 +327,7 @@ class ReVaR(Bilevel):
             candidates=self._candidate_losses(networks, task, train, held_out),
             aligned=upper_layers(networks.classifier) if self.aligned_layers == "upper" else None,
             taken=None if taken is None else taken[1],
+            halved=convolution_weights(networks.classifier),
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
         if held_out is not None:
