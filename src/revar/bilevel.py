@@ -276,7 +276,7 @@ def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -
 
 
 def rounded(params: Params, names: frozenset[str]) -> Params:
-    """Those of these names as autocast would have them, by one kernel; all if there is no autocast.
+    """Those of these names as autocast would have them, by one kernel; without it, as they are.
 
     Not where several processes split the rows: they take the forward-mode pass precisely.
     """

@@ -183,14 +183,3 @@ def _walk(module: nn.Module, found: list[nn.Module]) -> None:
     for child in module._modules.values():
         if child is not None:
             _walk(child, found)
-
-
-def convolution_weights(net: nn.Module) -> frozenset[str]:
-    """Names of what its convolutions have: autocast rounds these before every use."""
-    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-    return frozenset(
-        f"{name}.{own}" if name else own
-        for name, layer in net.named_modules()
-        if type(layer) in kinds
-        for own, _ in layer.named_parameters(recurse=False)
-    )

@@ -19,9 +19,10 @@ from revar.bilevel import (
     losses_after,
     rounded,
 )
-from revar.functional import Params, call, convolution_weights, mode, parameters
-from revar.nets.base import Dropout
+from revar.functional import Params, call, mode, parameters
+from revar.nets.base import Dropout, convolution_weights
 from revar.nets.build import Backbone
+from revar.nets.external import from_module
 from revar.nets.finetuning import upper_layers
 from revar.randomness import RandomState
 from revar.stochastic import DropoutPasses, variance
@@ -289,12 +290,35 @@ def test_rounding_weights_together_changes_no_bit_and_takes_fewer_kernels(
 
 
 def test_without_autocast_nothing_is_rounded() -> None:
-    net, _ = make("convolution")
-    params = parameters(net)
-    names = convolution_weights(net)
-    assert names
+    net = Backbone("resnet20", Dropout(rate=0.0)).build((3, 8, 8), 3)
+    params, names = parameters(net), convolution_weights(net)
     assert rounded(params, names) is params
     with torch.autocast("cpu", torch.bfloat16):
-        low = rounded({name: p.float() for name, p in params.items()}, names)
+        low = rounded(params, names)
+        assert rounded(params, frozenset()) is params
+        assert rounded(low, names) is low
     assert {name for name, p in low.items() if p.dtype == torch.bfloat16} == names
-    assert rounded(low, frozenset()) is low
+
+
+class Precise(nn.Module):
+    """A net that computes a convolution precisely, whatever it is trained in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Conv2d(3, 4, 3), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Autocast is off for a while."""
+        with torch.autocast(x.device.type, enabled=False):
+            found = self.layer(x.float())
+        logits: Tensor = self.last(found.mean((2, 3)))
+        return logits
+
+
+def test_weights_of_a_net_of_your_own_are_left_to_it() -> None:
+    x = torch.randn(8, 3, 8, 8)
+    net = from_module(Precise(), x, 3, Dropout(rate=0.1))
+    assert convolution_weights(net) == frozenset()
+    problem = replace(problem_on(net, x), halved=convolution_weights(net))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert alignments(problem, parameters(net)).values.isfinite().all()

@@ -15,9 +15,10 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import OneStep, alignments
 from revar.errors import InputError
-from revar.functional import convolution_weights, parameters
+from revar.functional import parameters
 from revar.methods.base import Plan
 from revar.methods.reweighting import Reweighting, losses_of, unweighted
+from revar.nets.base import convolution_weights
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 

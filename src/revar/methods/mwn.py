@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from revar import fields
 from revar.bilevel import OneStep, Taken, alignments, full_precision
 from revar.errors import InputError
-from revar.functional import at_least_single, average, convolution_weights, parameters
+from revar.functional import at_least_single, average, parameters
 from revar.methods.base import Bilevel, MakeClassifier, OuterOptimiser, Plan
 from revar.methods.reweighting import (
     Reweighting,
@@ -25,7 +25,7 @@ from revar.methods.reweighting import (
     normalise_weights,
     unweighted,
 )
-from revar.nets.base import Classifier
+from revar.nets.base import Classifier, convolution_weights
 from revar.randomness import preserved
 from revar.types import Batch, Clock, Feeds, Networks, OuterResult, StepResult, Task
 

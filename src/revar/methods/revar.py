@@ -21,7 +21,7 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import Losses, OneStep, Strategy, Taken, alignments
 from revar.errors import InputError
-from revar.functional import Rate, at_least_single, average, convolution_weights, mode, parameters
+from revar.functional import Rate, at_least_single, average, mode, parameters
 from revar.methods.base import (
     Bilevel,
     DefaultScore,
@@ -41,7 +41,7 @@ from revar.methods.reweighting import (
     proximal_surrogate,
     uscore_column,
 )
-from revar.nets.base import Classifier
+from revar.nets.base import Classifier, convolution_weights
 from revar.nets.finetuning import upper_layers
 from revar.nets.pretrained import load_pretrained
 from revar.nets.scorer import (

@@ -41,9 +41,11 @@ class Classifier(ABC, nn.Module):
 
     Attributes:
         n_features: width of `embed`.
+        is_ours: whether its code is known; a module of somebody's own may do as it likes.
     """
 
     n_features: int
+    is_ours: bool = True
 
     @abstractmethod
     def forward_features(self, x: Tensor) -> Tensor:
@@ -80,3 +82,19 @@ class SplitClassifier(Classifier):
         """[n, n_features] to [n, C]."""
         logits: Tensor = self.head(features)
         return logits
+
+
+def convolution_weights(classifier: Classifier) -> frozenset[str]:
+    """Names of what its convolutions have, which autocast rounds before every use.
+
+    None of a module of somebody's own: it may switch autocast off for some of them.
+    """
+    if not classifier.is_ours:
+        return frozenset()
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return frozenset(
+        f"{name}.{own}" if name else own
+        for name, layer in classifier.named_modules()
+        if type(layer) in kinds
+        for own, _ in layer.named_parameters(recurse=False)
+    )

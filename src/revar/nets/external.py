@@ -125,6 +125,15 @@ class OpaqueClassifier(Classifier):
 
 
 def from_module(module: nn.Module, example: Tensor, n_outputs: int, dropout: Dropout) -> Classifier:
+    """A classifier that is a copy of any module, see `_classifier_of`."""
+    classifier = _classifier_of(module, example, n_outputs, dropout)
+    classifier.is_ours = False
+    return classifier
+
+
+def _classifier_of(
+    module: nn.Module, example: Tensor, n_outputs: int, dropout: Dropout
+) -> Classifier:
     """Make a classifier of a copy of any module.
 
     * A module with dropout and timm's ``forward_features`` and ``forward_head`` keeps its halves.
