@@ -266,7 +266,7 @@ def test_correctness_of_mcd_without_passes_says_so() -> None:
 
 
 def test_uscore_without_its_column_says_so() -> None:
-    with pytest.raises(InputError, match="no U-Score: train it with --method revar"):
+    with pytest.raises(InputError, match="no U-Score: train it with --method trajectory or revar"):
         scores.uncertainty(of_logits([[1.0, 0.0]]), "uscore", PLAIN)
 
 
