@@ -52,26 +52,32 @@ def gain(first: Run, second: Run, name: str) -> float:
     return 100 * (auarc(found @ weights, right) - auarc(found[:, 0], right))
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> int:
     """Print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("out", type=Path, help="of benchmarks/uscore.py")
     parser.add_argument("--ours", default="trajectory+meta")
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     runs = {(run.way, run.seed): run for run in runs_in(options.out) if run.folder == FOLDER}
-    seeds = sorted(seed for way, seed in runs if way == options.ours)
+    seeds = sorted(
+        seed for way, seed in runs
+        if way == options.ours and all((reader, seed) in runs for reader in READERS)
+    )  # fmt: skip
+    if not seeds:
+        wanted = ", ".join((options.ours, *READERS))
+        print(f'error: "{options.out}" has no seed of {FOLDER} by all of {wanted}', file=sys.stderr)
+        return 2
     gains: dict[str, dict[str, list[float]]] = {}
     for reader in READERS:
-        there = [seed for seed in seeds if (reader, seed) in runs]
         gains[reader] = {
             name: [
-                round(gain(runs[options.ours, seed], runs[reader, seed], name), 3) for seed in there
+                round(gain(runs[options.ours, seed], runs[reader, seed], name), 3) for seed in seeds
             ]
             for name in SETS
         }
         means = {name: f"{np.mean(values):+.2f}" for name, values in gains[reader].items()}
-        print(reader, len(there), "seeds", means)
+        print(reader, len(seeds), "seeds", means)
     if options.json is not None:
         made: dict[str, Any] = {
             "command": " ".join(["benchmarks/uscore_readers.py", *told(sys.argv[1:])]),
@@ -79,7 +85,8 @@ def main() -> None:
             "ours": options.ours, "gains": gains,
         }  # fmt: skip
         options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

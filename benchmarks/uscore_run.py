@@ -6,6 +6,7 @@ import functools
 import json
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,11 +79,7 @@ def asked(job: Job) -> dict[str, Any]:
         InputError: no such field, or a value it cannot take.
     """
     cell = cell_of(job)
-    recipe = cell.recipe().to_json()
-    if job.way.method == "trajectory":
-        # Younger than most of its runs, and it decides no figure: all scores are kept.
-        del recipe["method"]["default_score"]
-    plain = {"data": fields.to_json(cell.data), "recipe": recipe}
+    plain = {"data": fields.to_json(cell.data), "recipe": cell.recipe().to_json()}
     whole: dict[str, Any] = {**plain, "whole": job.way.whole, "member": job.way.member}
     if job.way.with_meta:
         whole["with_meta"] = True
@@ -90,6 +87,21 @@ def asked(job: Job) -> dict[str, Any]:
         whole["domains"] = dict(job.about.domains)
     # As it comes back from a file.
     return dict(json.loads(json.dumps(whole)))
+
+
+def known_to(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What is wanted, without fields that are younger than what is kept.
+
+    >>> known_to({"a": 1, "m": {"b": 2}}, {"a": 3, "m": {"b": 2, "new": 5}, "late": 1})
+    {'a': 3, 'm': {'b': 2}}
+    """
+    return {
+        name: known_to(kept[name], value)
+        if isinstance(value, Mapping) and isinstance(kept[name], Mapping)
+        else value
+        for name, value in wanted.items()
+        if name in kept
+    }
 
 
 def is_finished(job: Job, out: Path) -> bool:
@@ -101,7 +113,8 @@ def is_finished(job: Job, out: Path) -> bool:
     path = job.file(out)
     if not path.exists():
         return False
-    if Run(path).about["asked"] != asked(job):
+    kept, wanted = Run(path).about["asked"], asked(job)
+    if kept != {**wanted, "recipe": known_to(kept["recipe"], wanted["recipe"])}:
         msg = f'"{path}" was trained with other settings: rename the way, or remove the file'
         raise InputError(msg)
     return True

@@ -33,11 +33,11 @@ from revar.metrics import auarc
 from revar.model import Model
 from revar.nets.scorer import top_log_odds
 from revar.tables.cell import Cell, DataChoice
-from revar.tables.places import scale_of
-from revar.tables.ways import Way as TableWay
 from uscore_ceiling import WAYS, Choose, noisy_fashion, watched_run
 from uscore_limits_record import said
 from uscore_limits_teachers import Inputs, fit_g, score
+from uscore_run import cell_of
+from uscore_tasks import Job, Way
 from where import commit, processor, told
 
 DOMAINS = ("gaussian_noise:3", "defocus_blur:3", "fog:3", "contrast:3", "jpeg_compression:3")
@@ -94,9 +94,9 @@ def corrupted(way: str, seed: int, images: int, epochs: int, unlabelled: int) ->
 
 def retinas(way: str, seed: int) -> Run:
     """A run of the study on EyePACS, and a tenth of the patients of each other country."""
-    setting = scale_of("small").places["eyepacs"].setting
     changes = tuple((name, str(value)) for name, value in WAYS[way].items())
-    cell = setting.cell(TableWay(method="trajectory", settings=changes)).seeded(seed)
+    as_way = Way(name=way, method="trajectory", settings=changes)
+    cell = cell_of(Job(folder="eyepacs", way=as_way, seed=seed))
     generator = np.random.default_rng(seed)
 
     def tenth(patients: NDArray[Any]) -> NDArray[np.bool_]:

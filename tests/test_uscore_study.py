@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,36 @@ def study() -> Iterator[Any]:
 
 def rows_in(file: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(file.read_text().splitlines()))
+
+
+def test_a_field_that_is_younger_than_a_run_leaves_it_finished(study: Any, tmp_path: Path) -> None:
+    """Only in recipes, and only if it is new: a value that differs, or a field gone, is told of."""
+    job = study.tasks.Job(
+        folder="cifar10n-worst", way=study.tasks.way_named("trajectory"), seed=0, scale="smoke"
+    )
+
+    def finished(asked: dict[str, Any]) -> bool:
+        scored = study.store.Scored(correct=np.array([True]), scores={"softmax": np.zeros(1)})
+        about = {"asked": asked, "own": "uscore", "default": "softmax"}
+        study.store.write_run(job.file(tmp_path), about, {"tune": scored})
+        answer: bool = study.run.is_finished(job, tmp_path)
+        return answer
+
+    asked = study.run.asked(job)
+    assert finished(asked)
+    older = copy.deepcopy(asked)
+    del older["recipe"]["method"]["default_score"], older["recipe"]["budget"]["graphs"]
+    assert finished(older)
+    changes: list[Callable[[dict[str, Any]], object]] = [
+        lambda kept: kept["recipe"]["method"].update(early=2.0),
+        lambda kept: kept["recipe"]["method"].update(gone=1),
+        lambda kept: kept.pop("member"),
+    ]
+    for change in changes:
+        other = copy.deepcopy(asked)
+        change(other)
+        with pytest.raises(InputError, match="was trained with other settings"):
+            finished(other)
 
 
 @pytest.mark.parametrize("folder", ["cifar10n-worst", "eyepacs"])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,3 +62,18 @@ def test_a_run_tells_of_every_domain(target: Any) -> None:
     for row in rows:
         assert {f"g, {taught}" for taught in target.TAUGHT} < row.keys()
         assert 0 <= row["softmax"] <= 100
+
+
+def test_a_tenth_of_the_patients_of_another_country_is_seen_whole(target: Any) -> None:
+    patients = np.repeat(np.arange(200), np.arange(200) % 3 + 1)
+    runs = [target.retinas("trajectory", seed) for seed in (0, 0, 1)]
+    seen = [run.choose(patients) for run in runs]
+    for chosen in seen:
+        whole = set(patients[chosen])
+        assert len(whole) == 20
+        assert whole.isdisjoint(patients[~chosen])
+    np.testing.assert_array_equal(seen[0], seen[1])
+    assert (seen[0] != seen[2]).any()
+    assert runs[0].cell.data.tests == ("aptos", "deepdrid")
+    plain = dict(target.retinas("plain", 0).cell.settings)
+    assert (plain["early"], plain["half_life"]) == ("0.0", "0.0")

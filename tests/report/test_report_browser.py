@@ -192,7 +192,7 @@ def test_two_runs_side_by_side_and_two_test_sets(real: Real) -> None:
     with opened(real.page) as page:
         rows = cells(page, "#side tbody tr")
         assert [row[0] for row in rows] == ["erm", "revar"]
-        # Seven scores each, and of revar the fused one.
+        # Six scores of erm; of revar the U-Score and the fused one as well.
         assert len(cells(page, "#compare tbody tr")) == 14
         assert page.locator("#chart .stroke.s").count() >= 4
         assert page.locator("#chart .band").count() == 1

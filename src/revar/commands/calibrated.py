@@ -29,7 +29,7 @@ def evaluate_calibrated(run: str | Path, name: str, **options: Any) -> Evaluatio
     """
     calibrators.check(name)
     folder = RunFolder(Path(run))
-    folder.recipe()
+    folder.recipe()  # Where there is no run, this says so.
     # Before anything is predicted: data that was once evaluated on can set no threshold.
     if "tune" not in folder.prediction_names():
         raise InputError(
