@@ -53,6 +53,7 @@ from revar.nets.scorer import (
 )
 from revar.sharded import sharing
 from revar.stochastic import Space
+from revar.streams import Branch
 from revar.types import Batch, Clock, Feeds, Networks, OuterResult, Regression, StepResult, Task
 
 
@@ -262,18 +263,31 @@ class ReVaR(Bilevel):
     ) -> StepResult:
         """``(1/n) sum_i w_i l(y_i, f(x_i))``, unweighted during the warm-up."""
         classifier = networks.classifier
+        weighted = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
+        due = self.shares_gradient and self.candidates != "held_out" and self.outer_due(clock)
+
+        def begun(reads: str) -> Branch | None:
+            aside = weighted and not due and self.scorer == reads
+            return Branch(batch.x.device) if aside else None
+
+        # Weights can be computed beside the losses as soon as what g reads is there. Evidence takes
+        # the last layer as the losses do, which is rounded once where precision is halved.
+        branch = begun("network")
         features = classifier.forward_features(batch.x)
+        branch = branch or begun("features")
         logits = classifier.forward_head(features)
+        branch = branch or begun("evidence")
         losses = task.losses(logits, batch)
-        if clock.step < self._weighted_from(clock.total, clock.steps_per_epoch):
+        if branch is not None:
+            with branch.joined():
+                weights = self._weights(networks, batch, features.detach())
+            return StepResult(average(weights * losses), logits, weights)
+        if not weighted:
             return StepResult(average(losses), logits)
-        if self.shares_gradient and self.candidates != "held_out" and self.outer_due(clock):
-            # The look-ahead is this step: it must use the weights that are differentiated.
-            scored = self._score(networks, batch, features.detach())
-            weights = self._as_weights(scored).detach()
-            return StepResult(average(weights * losses), logits, weights, scored)
-        weights = self._weights(networks, batch, features.detach())
-        return StepResult(average(weights * losses), logits, weights)
+        # The look-ahead is this step: it must use the weights that are differentiated.
+        scored = self._score(networks, batch, features.detach())
+        weights = self._as_weights(scored).detach()
+        return StepResult(average(weights * losses), logits, weights, scored)
 
     def outer_due(self, clock: Clock) -> bool:
         """Every ``interval`` steps after the warm-up."""
