@@ -325,6 +325,7 @@ def on_gpu(
         ("revar", {"interval": 2}),
         ("revar", {"interval": 2, "shares_gradient": True, "candidates": "both"}),
         ("revar", {"interval": 2, "aligned_layers": "upper"}),
+        ("revar", {"interval": 2, "scorer": "features"}),
         ("revar-paper", {"interval": 3}),
         ("revar-paper", {"interval": 3, "shares_gradient": True}),
     ],
