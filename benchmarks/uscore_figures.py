@@ -98,8 +98,8 @@ def curves_figure(panels: Mapping[str, tuple[Runs, str]], ours: Choice, path: Pa
             for label, choice in _shown(runs, ours, split).items()
         }
         found = ensembles(runs, split)
-        if "seeds" in found:
-            curves["ensemble of plain training"] = _curve(*(part[None] for part in found["seeds"]))
+        if found:
+            curves["ensemble of plain training"] = _curve(*zip(*found.values(), strict=True))
         for (label, (rejected, accuracy)), colour, line in zip(
             curves.items(), _COLOURS, _LINES, strict=False
         ):
@@ -141,7 +141,8 @@ def _shown(runs: Runs, ours: Choice, split: str) -> dict[str, Choice]:
 
 
 def _curve(
-    uncertainty: Sequence[NDArray[Any]] | NDArray[Any], correct: NDArray[Any]
+    uncertainty: Sequence[NDArray[Any]] | NDArray[Any],
+    correct: Sequence[NDArray[Any]] | NDArray[Any],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     curves = [accuracy_rejection_curve(*pair) for pair in zip(uncertainty, correct, strict=True)]
     return curves[0].rejection, np.mean([curve.accuracy for curve in curves], axis=0)

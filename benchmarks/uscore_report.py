@@ -5,7 +5,9 @@
         --cells results/cells.zip
 
 ``--select`` reads tune data only, to fix one setting. Without it the test sets are read: for the
-setting that was fixed, once. ``--cells`` adds what the tables of the paper know of other methods.
+setting that was fixed, once. ``--cells`` adds what the tables of the paper know of other methods,
+``--known`` what an earlier report tells of runs that are not in OUT: then only figures can be made
+anew, and the tests of a setting are its.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import numpy as np
 from revar.errors import InputError
 from uscore_cells import cell_rows
 from uscore_figures import curves_figure, differences_figure
+from uscore_known import Known
 from uscore_store import FIGURES, Run, runs_in
 from uscore_tasks import BESIDE, BESIDE_TASKS, FOLDERS, MEMBERS, ON_ALL, TASKS
 from uscore_tests import (
@@ -77,7 +80,7 @@ def rows_of(runs: Runs, split: str) -> list[Row]:
     return rows
 
 
-def _mean(rows: Sequence[Row], figure: str) -> tuple[float, float]:
+def _mean(rows: Sequence[Mapping[str, Any]], figure: str) -> tuple[float, float]:
     """Over seeds, in percent, and the standard deviation; NaN where something is undefined."""
     values = 100 * np.array([row[figure] for row in rows], dtype=float)
     return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan
@@ -118,17 +121,20 @@ def selection(folders: Mapping[str, Runs]) -> list[Row]:
 
 def table_of(
     rows: Sequence[Row],
-    ensembles: Mapping[str, Mapping[str, float]],
+    ensembles: Mapping[int, Mapping[str, float]],
     scores: Sequence[str] = ("softmax",),
     ours: Choice | None = None,
 ) -> list[Row]:
     """One line for each way and score that counts: default, own, these, and ours of its method."""
     table: list[Row] = []
     method = {row["method"] for row in rows if ours is not None and row["way"] == ours.way}
-    for choice, some in _grouped(rows).items():
+    grouped = _grouped(rows)
+    for choice, some in grouped.items():
         counts = some[0]["own"] or some[0]["default"] or choice.score in scores
         counts |= ours is not None and choice.score == ours.score and some[0]["method"] in method
-        if choice.way in MEMBERS or not (counts or choice.way == "erm"):
+        # Of plain training all scores, but for those that some of its seeds do not have.
+        plain = choice.way == "erm" and len(some) == len(grouped[Choice("erm", "softmax")])
+        if choice.way in MEMBERS or not (counts or plain):
             continue
         line: Row = {"way": choice.way, "score": choice.score, "seeds": len(some)}
         line["beside"] = BESIDE.get(some[0]["method"], "")
@@ -139,11 +145,11 @@ def table_of(
         for figure in _HEADS:
             line[figure], line[f"{figure} deviation"] = _mean(some, figure)
         table.append(line)
-    for name, figures in ensembles.items():
-        line = {"way": f"ensemble ({name})", "score": "softmax", "seeds": 1, "beside": "5 passes"}
-        line["from"] = ""
+    if ensembles:
+        line = {"way": "ensemble of five", "score": "softmax", "seeds": len(ensembles)}
+        line |= {"beside": "5 passes", "from": ""}
         for figure in FIGURES:
-            line[figure], line[f"{figure} deviation"] = 100 * figures[figure], math.nan
+            line[figure], line[f"{figure} deviation"] = _mean(list(ensembles.values()), figure)
         table.append(line)
     return sorted(table, key=lambda line: -line["auarc"])
 
@@ -187,32 +193,42 @@ def write_selection(folders: Mapping[str, Runs], out: Path) -> str:
 
 
 def write_report(
-    folders: Mapping[str, Runs], ours: Choice, resamples: int, out: Path, cells: Path | None = None
+    folders: Mapping[str, Runs],
+    ours: Choice,
+    resamples: int,
+    out: Path,
+    cells: Path | None = None,
+    known: Path | None = None,
 ) -> str:
     """All files of a report on test data, and what the Markdown says."""
-    known = {} if cells is None else cell_rows(cells)
+    of_cells = {} if cells is None else cell_rows(cells)
+    earlier = Known() if known is None else Known.read(known)
     asked = {**TASKS, **BESIDE_TASKS}
-    there = {name: task for name, task in asked.items() if task.folder in folders}
     every, tables, texts = [], [], []
     results: dict[str, dict[str, Any]] = {}
-    for name, task in there.items():
-        runs = folders[task.folder]
-        some = known.get((task.folder, task.split), ())
-        others = [row for row in some if (row["way"], row["seed"]) not in runs]
-        rows = [*rows_of(runs, task.split), *others]
+    for name, task in asked.items():
+        runs = folders.get(task.folder, {})
+        rows = [*rows_of(runs, task.split), *earlier.without(name, runs)]
+        there = {(row["way"], row["seed"]) for row in rows}
+        others = of_cells.get((task.folder, task.split), ())
+        rows += [row for row in others if (row["way"], row["seed"]) not in there]
+        if not there:
+            continue
+        rows.sort(key=lambda row: (row["way"], row["seed"]))
         every += [{"task": name, **row} for row in rows]
         ensembles = ensemble_figures(runs, task.split)
         lines = table_of(rows, ensembles, ours=ours)
         tables += [{"task": name, **line} for line in lines]
         texts.append(task_text(name, lines))
-        if not seeds_of(runs, ours.way):
+        if seeds_of(runs, ours.way):
+            against = differences(runs, ours, task.split, resamples=resamples)
+        elif str(ours) == earlier.ours and name in earlier.against:
+            against = earlier.against[name]
+        else:
             continue
-        results[name] = {
-            "against": differences(runs, ours, task.split, resamples=resamples),
-            "best_comparable": best_comparable(runs, ours, task.split, others),
-        }
+        results[name] = {"against": against, "best_comparable": best_comparable(rows, ours)}
         if task.goal == "not inferior":
-            results[name]["gap_to_ensemble_closed"] = gap_closed(runs, ours, task.split)
+            results[name]["gap_to_ensemble_closed"] = gap_closed(rows, ours, ensembles)
     if not results:
         raise InputError(f'no task has runs of "{ours.way}"')
     judge(asked, results)
@@ -220,13 +236,18 @@ def write_report(
     (out / "tests.json").write_text(json.dumps(tests, indent=1) + "\n", encoding="utf-8")
     write_csv(out / "runs.csv", every)
     write_csv(out / "tables.csv", tables)
-    write_recipes(folders, out / "recipes.jsonl")
+    write_recipes(folders, out / "recipes.jsonl", earlier)
     text = "\n\n".join([_tests_text(results, ours), *texts])
     (out / "tables.md").write_text(text + "\n", encoding="utf-8")
     differences_figure(results, asked, ours, out / "differences.png")
-    panels = {name: (folders[there[name].folder], there[name].split) for name in results}
-    curves_figure({n: p for n, p in panels.items() if n in TASKS} or panels, ours,
-                  out / "curves.png")  # fmt: skip
+    panels = {
+        name: (folders[asked[name].folder], asked[name].split)
+        for name in results
+        if seeds_of(folders.get(asked[name].folder, {}), ours.way)
+    }
+    if panels:
+        main_ones = {name: panel for name, panel in panels.items() if name in TASKS}
+        curves_figure(main_ones or panels, ours, out / "curves.png")
     return text
 
 
@@ -265,15 +286,16 @@ def _tests_text(results: Mapping[str, dict[str, Any]], ours: Choice) -> str:
     return markdown(title, heads, lines)
 
 
-def write_recipes(folders: Mapping[str, Runs], path: Path) -> None:
+def write_recipes(folders: Mapping[str, Runs], path: Path, earlier: Known | None = None) -> None:
     """One line of JSON for each run: how it was made, where and when."""
-    lines = []
-    for folder, runs in sorted(folders.items()):
-        for (way, seed), run in sorted(runs.items()):
+    lines = {} if earlier is None else dict(earlier.recipes)
+    for folder, runs in folders.items():
+        for (way, seed), run in runs.items():
             kept = {key: run.about[key] for key in ("recipe", "fusion", "sizes", "made", "seconds")}
             kept["made"] = {**kept["made"], "command": told(kept["made"]["command"])}
-            lines.append(json.dumps({"folder": folder, "way": way, "seed": seed, **kept}))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            whole = {"folder": folder, "way": way, "seed": seed, **kept}
+            lines[folder, way, seed] = json.dumps(whole)
+    path.write_text("".join(f"{lines[key]}\n" for key in sorted(lines)), encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -285,6 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--select", action="store_true", help="tune data only")
     parser.add_argument("--ours", default="trajectory:fused", metavar="WAY:SCORE")
     parser.add_argument("--cells", type=Path, metavar="FILE", help="results/cells.zip")
+    parser.add_argument("--known", type=Path, metavar="FOLDER", help="of an earlier report")
     parser.add_argument("--resamples", type=int, default=2000)
     parser.add_argument("--out", type=Path, default=Path("results/uscore"))
     options = parser.parse_args(arguments)
@@ -295,7 +318,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(write_selection(folders, options.out))
         else:
             ours = Choice.parse(options.ours)
-            print(write_report(folders, ours, options.resamples, options.out, options.cells))
+            print(write_report(
+                folders, ours, options.resamples, options.out, options.cells, options.known
+            ))  # fmt: skip
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -226,7 +226,7 @@ def jobs_of(
     """All runs, those of the first seed first and of each seed the longest first.
 
     So an early end leaves whole seeds, and no worker is left with a long run at the end. Members
-    of ensembles train on clean data, and for the first seed only.
+    of ensembles train on clean data only.
 
     Args:
         tasks: names of `TASKS`; two that share runs have them once.
@@ -249,8 +249,7 @@ def jobs_of(
         for seed in range(seeds)
         for folder in folders
         for way in ways
-        if (FOLDERS[folder].noisy or not clean_meta)
-        and not (way.member and (seed > 0 or FOLDERS[folder].noisy))
+        if (FOLDERS[folder].noisy or not clean_meta) and not (way.member and FOLDERS[folder].noisy)
     ]
     if not jobs:
         raise InputError("nothing to run: --clean-meta is for tasks with noisy labels")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from uscore_tasks import BESIDE, MEMBERS, ON_ALL, WHOLE, WITH_META, Task
 SIGNIFICANCE = 0.05
 Runs = Mapping[tuple[str, int], Run]
 """The runs of one folder, by way and seed."""
+Row = Mapping[str, Any]
+ENSEMBLE = ("erm", *MEMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +61,6 @@ def stacked(
         np.stack([run.uncertainty(split, choice.score) for run in chosen]),
         np.stack([run.correct(split, choice.score) for run in chosen]),
     )
-
-
-def auarcs(runs: Runs, choice: Choice, split: str) -> list[float | None]:
-    """Of every seed, as shares."""
-    some = [runs[choice.way, seed] for seed in seeds_of(runs, choice.way)]
-    return [run.figures(split)[run.named(choice.score)]["auarc"] for run in some]
-
-
-def mean_auarc(runs: Runs, choice: Choice, split: str) -> float:
-    """In points, over seeds."""
-    return _mean(auarcs(runs, choice, split))
 
 
 def references(ours: Choice) -> dict[str, Choice]:
@@ -135,35 +127,32 @@ def differences(
     return found
 
 
-def best_comparable(
-    runs: Runs, ours: Choice, split: str, others: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any] | None:
+def best_comparable(rows: Sequence[Row], ours: Choice) -> dict[str, Any] | None:
     """The other method of highest mean AUARC by its default, its own or softmax score.
 
     Other settings of our method, methods that cost more at inference, and plain training on more
-    data are not among them.
+    data are not among them; nor is a score that some seeds of a way do not have.
 
     Args:
-        runs: of the folder.
+        rows: of the task, one for each run and score.
         ours: what is compared.
-        split: the set.
-        others: rows of runs that only figures are left of.
     """
-    method = {run.about["method"] for (way, _), run in runs.items() if way == ours.way}
+    left_out = {row["method"] for row in rows if row["way"] == ours.way} | set(BESIDE)
     values: dict[Choice, list[float | None]] = {}
-    for way in dict.fromkeys(name for name, _ in runs):
-        about = runs[way, seeds_of(runs, way)[0]].about
-        if about["method"] in method | set(BESIDE) or way.endswith(ON_ALL) or way in MEMBERS:
-            continue
-        for score in {about["own"], about["default"], "softmax"}:
-            values[Choice(way, score)] = auarcs(runs, Choice(way, score), split)
-    for row in others:
-        values.setdefault(Choice(row["way"], row["score"]), []).append(row["auarc"])
-    found = {choice: _mean(some) for choice, some in values.items()}
+    for row in rows:
+        way, score = row["way"], row["score"]
+        counts = row["own"] or row["default"] or score == "softmax"
+        more = way.endswith(ON_ALL) or way in MEMBERS
+        if counts and not more and row["method"] not in left_out:
+            values.setdefault(Choice(way, score), []).append(row["auarc"])
+    most: Counter[str] = Counter()
+    for choice, some in values.items():
+        most[choice.way] = max(most[choice.way], len(some))
+    found = {c: _mean(some) for c, some in values.items() if len(some) == most[c.way]}
     if not found:
         return None
     best = max(found, key=lambda choice: found[choice])
-    mine = mean_auarc(runs, ours, split)
+    mine = _mean(list(by_seed(rows, ours).values()))
     return {
         "name": str(best),
         "auarc": found[best],
@@ -174,68 +163,72 @@ def best_comparable(
     }
 
 
-def ensembles(runs: Runs, split: str) -> dict[str, tuple[NDArray[Any], NDArray[np.bool_]]]:
-    """[n] uncertainty and correctness of deep ensembles of five, by what tells members apart.
-
-    ``seeds`` has other data in each member where a seed draws the data, which no single model
-    had; members of ``weights`` share the data of the first seed.
-    """
-    groups = {
-        "seeds": [runs["erm", seed] for seed in seeds_of(runs, "erm")],
-        "weights": [runs[way, 0] for way in ("erm", *MEMBERS) if (way, 0) in runs],
+def by_seed(rows: Sequence[Row], choice: Choice) -> dict[int, float | None]:
+    """AUARC of every seed, as shares."""
+    return {
+        row["seed"]: row["auarc"]
+        for row in rows
+        if row["way"] == choice.way
+        and (row["score"] == choice.score or row.get(choice.score) is True)
     }
+
+
+def ensembles(runs: Runs, split: str) -> dict[int, tuple[NDArray[Any], NDArray[np.bool_]]]:
+    """[n] uncertainty and correctness of deep ensembles of five on the data of each seed."""
     found = {}
-    for name, members in groups.items():
+    for seed in seeds_of(runs, "erm"):
+        members = [runs[way, seed] for way in ENSEMBLE if (way, seed) in runs]
         kept = [run.member(split) for run in members]
         whole = [pair for pair in kept if pair is not None]
-        if len(whole) < 2:
-            continue
-        labels = whole[0][0]
-        if any(not np.array_equal(labels, other) for other, _ in whole):
-            # Seeds draw other test examples of generated data.
+        if len(whole) < len(ENSEMBLE):
             continue
         log_mean = mix(log_p for _, log_p in whole).log_mean
-        found[name] = -log_odds(log_mean), log_mean.argmax(axis=1) == labels
+        found[seed] = -log_odds(log_mean), log_mean.argmax(axis=1) == whole[0][0]
     return found
 
 
-def ensemble_figures(runs: Runs, split: str) -> dict[str, dict[str, float]]:
-    """The figures of each ensemble."""
+def ensemble_figures(runs: Runs, split: str) -> dict[int, dict[str, float]]:
+    """The figures of each ensemble, by seed."""
     found = {}
-    for name, (uncertainty, correct) in ensembles(runs, split).items():
+    for seed, (uncertainty, correct) in ensembles(runs, split).items():
         curve = {**curve_figures(uncertainty, correct), "accuracy": float(correct.mean())}
-        found[name] = {figure: curve[figure] for figure in FIGURES}
+        found[seed] = {figure: curve[figure] for figure in FIGURES}
     return found
 
 
-def gap_closed(runs: Runs, ours: Choice, split: str) -> dict[str, dict[str, float | str | None]]:
+def gap_closed(
+    rows: Sequence[Row], ours: Choice, figures: Mapping[int, Mapping[str, float]]
+) -> dict[str, Any] | None:
     """Share of the gap between one model's softmax response and an ensemble that ours closes.
 
-    One model is the mean of the ensemble's members; ours is the mean over seeds, or for members
-    of the first seed's data that seed. Members have no meta set to train on, so that ours is
-    taken without it, too, where such runs are there.
+    One model is the mean of the ensemble's members, ours is of the same seed. Members have no
+    meta set to train on, so that ours is taken without it, too, where such runs are there; to one
+    that had more labels there is nothing to compare.
+
+    Args:
+        rows: of the task, one for each run and score.
+        ours: what is compared.
+        figures: of the ensembles, by seed.
     """
-    found: dict[str, dict[str, float | str | None]] = {}
+    if ours.way.endswith(ON_ALL):
+        return None
     without = ours.way.removesuffix(WITH_META)
-    own_way = without if seeds_of(runs, without) else ours.way
-    for name, figures in ensemble_figures(runs, split).items():
-        by_seed = name == "seeds"
-        members = [("erm", s) for s in seeds_of(runs, "erm")] if by_seed else [
-            (way, 0) for way in ("erm", *MEMBERS) if (way, 0) in runs
-        ]  # fmt: skip
-        mine = [run for (way, s), run in runs.items() if way == own_way and (by_seed or s == 0)]
-        if not mine:
-            continue
-        single = _mean([runs[key].figures(split)["softmax"]["auarc"] for key in members])
-        own = _mean([run.figures(split)[run.named(ours.score)]["auarc"] for run in mine])
-        whole = 100 * figures["auarc"]
-        gap = whole - single
-        found[name] = {
-            "single": single, "ours": own, "way": own_way, "ensemble": whole,
-            "members": len(members),
-            "share": (own - single) / gap if gap > 0 else None,
-        }  # fmt: skip
-    return found
+    way = without if any(row["way"] == without for row in rows) else ours.way
+    mine = by_seed(rows, Choice(way, ours.score))
+    members = [by_seed(rows, Choice(name, "softmax")) for name in ENSEMBLE]
+    seeds = [seed for seed in figures if seed in mine and all(seed in one for one in members)]
+    if not seeds:
+        return None
+    own = 100 * np.array([mine[seed] for seed in seeds], dtype=float)
+    single = np.array([_mean([one[seed] for one in members]) for seed in seeds])
+    whole = 100 * np.array([figures[seed]["auarc"] for seed in seeds])
+    gap = whole.mean() - single.mean()
+    return {
+        "way": way, "seeds": seeds, "members": len(members), "single": float(single.mean()),
+        "ours": float(own.mean()), "ensemble": float(whole.mean()),
+        "share": float((own - single).mean() / gap) if gap > 0 else None,
+        "gained_by_seed": (own - single).tolist(), "gap_by_seed": (whole - single).tolist(),
+    }  # fmt: skip
 
 
 def _mean(values: Sequence[float | None]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import itertools
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from revar.data.source import Part, Source
 from revar.errors import InputError
@@ -192,7 +194,8 @@ def test_jobs_are_shared_and_begin_with_the_longest(study: Any) -> None:
     of_first = [job.seconds for job in every if job.seed == 0]
     assert of_first == sorted(of_first, reverse=True)
     members = {(job.folder, job.seed) for job in every if job.way.member}
-    assert members == {("cifar10", 0), ("tiny-imagenet-100", 0), ("eyepacs", 0)}
+    clean_ones = ("cifar10", "tiny-imagenet-100", "eyepacs")
+    assert members == {(folder, seed) for folder in clean_ones for seed in (0, 1)}
     clean = jobs(*tasks.TASKS, clean_meta=True)
     assert {job.folder for job in clean} == {"cifar10n-worst", "cifar10-instance20"}
     assert clean[0].file(Path()).parent.name.endswith("+clean-meta")
@@ -396,28 +399,90 @@ def test_holm_counts_the_tests_that_were_meant(study: Any) -> None:
 
 
 def test_ensembles_average_probabilities(study: Any, tmp_path: Path) -> None:
+    """Of two seeds; a third has four members only, and is none."""
     labels = np.array([0, 1, 1, 0])
     first = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
     second = np.array([[0.8, 0.2], [0.6, 0.4], [0.1, 0.9], [0.2, 0.8]])
-    for seed, p in enumerate((first, second)):
-        scored = study.store.Scored(
+
+    def scored(p: NDArray[np.float64]) -> Any:
+        return study.store.Scored(
             correct=p.argmax(1) == labels, scores={"softmax": -p.max(1)}, labels=labels,
             log_probabilities=np.log(p),
         )  # fmt: skip
-        write(study, tmp_path, "cifar10", "erm", seed, {"test": scored})
-        scored = replace(scored, log_probabilities=None)
-        write(study, tmp_path, "cifar10", "sat", seed, {"test": scored})
+
+    for seed, way in itertools.product(range(3), study.tests.ENSEMBLE):
+        p = first if way in ("erm", "erm-m1") else second
+        if (seed, way) != (2, "erm-m4"):
+            write(study, tmp_path, "cifar10", way, seed, {"test": scored(p)}, method="erm")
+    for seed in range(3):
+        without = replace(scored(second), log_probabilities=None)
+        write(study, tmp_path, "cifar10", "sat", seed, {"test": without})
     runs = study.report.by_folder(tmp_path)["cifar10"]
-    uncertainty, correct = study.tests.ensembles(runs, "test")["seeds"]
-    mean = ((first + second) / 2)[np.arange(4), [0, 1, 1, 1]]
+    found = study.tests.ensembles(runs, "test")
+    assert list(found) == [0, 1]
+    uncertainty, correct = found[1]
+    mean = ((2 * first + 3 * second) / 5)[np.arange(4), [0, 1, 1, 1]]
     assert correct.tolist() == [True, True, True, False]
     assert uncertainty == pytest.approx(np.log(1 - mean) - np.log(mean), abs=2e-3)
-    closed = study.tests.gap_closed(runs, study.tests.Choice("sat", "softmax"), "test")["seeds"]
-    assert closed["share"] == pytest.approx(0)
-    assert closed["ensemble"] == pytest.approx(100 * auarc(uncertainty, correct))
+    rows, figures = study.report.rows_of(runs, "test"), study.tests.ensemble_figures(runs, "test")
+    line = next(one for one in study.report.table_of(rows, figures) if one["beside"])
+    assert (line["way"], line["seeds"]) == ("ensemble of five", 2)
+    closed = study.tests.gap_closed(rows, study.tests.Choice("sat", "softmax"), figures)
+    whole = 100 * auarc(uncertainty, correct)
+    one, other = (100 * auarc(-p.max(1), p.argmax(1) == labels) for p in (first, second))
+    single = (2 * one + 3 * other) / 5
+    assert closed["ensemble"] == pytest.approx(whole)
+    assert closed["share"] == pytest.approx((other - single) / (whole - single))
+    assert closed["seeds"] == [0, 1]
     more = study.tests.Choice("sat+meta", "softmax")
-    assert study.tests.gap_closed(runs, more, "test")["seeds"]["way"] == "sat"
+    assert study.tests.gap_closed(rows, more, figures)["way"] == "sat"
+    assert study.tests.gap_closed(rows, study.tests.Choice("sat-all", "softmax"), figures) is None
     assert list(study.tests.references(more)) == ["same classifier", "erm+meta", "erm-all"]
+
+
+def test_a_report_goes_on_from_an_earlier_one(study: Any, tmp_path: Path) -> None:
+    """Runs that are only known by it stand in the tables; tests of the setting are taken over."""
+    earlier, whole, told = (tmp_path / name for name in ("earlier", "whole", "told"))
+    planted(study, tmp_path / "study", 0.3, n=300, seeds=2)
+
+    def report(of: Path, to: Path, *more: str) -> int:
+        words = [str(of), "--out", str(to), "--resamples", "50", *more]
+        return int(study.report.main(words))
+
+    assert report(tmp_path / "study", earlier) == 0
+    for path in (tmp_path / "study").glob("*/*.npz"):
+        if not path.name.startswith("sat"):
+            path.unlink()
+    rng = np.random.default_rng(0)
+    for seed in (1, 2):
+        scored = study.store.Scored(
+            correct=rng.random(300) > 0.2, scores={"softmax": rng.random(300)}
+        )
+        write(study, tmp_path / "study", "cifar10", "sat", seed, {"test": scored})
+    assert report(tmp_path / "study", whole) == 2
+    assert report(tmp_path / "study", whole, "--known", str(tmp_path)) == 2
+    assert report(tmp_path / "study", told, "--known", str(earlier)) == 0
+    before, after = (json.loads((d / "tests.json").read_text())["tasks"] for d in (earlier, told))
+    assert {n: t["against"] for n, t in after.items()} == {
+        n: t["against"] for n, t in before.items()
+    }
+    assert not (told / "curves.png").exists()
+    old, new = (rows_in(d / "tables.csv") for d in (earlier, told))
+
+    def seeds(rows: list[dict[str, str]], task: str, way: str) -> set[str]:
+        return {row["seeds"] for row in rows if (row["task"], row["way"]) == (task, way)}
+
+    assert (seeds(old, "cifar10", "sat"), seeds(new, "cifar10", "sat")) == ({"2"}, {"3"})
+
+    def others(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+        return [row for row in rows if (row["task"], row["way"]) != ("cifar10", "sat")]
+
+    assert others(new) == others(old)
+    lines = (told / "recipes.jsonl").read_text().splitlines()
+    assert len(lines) == 1 + len((earlier / "recipes.jsonl").read_text().splitlines())
+    # Another setting has no tests there.
+    known = ("--known", str(earlier), "--ours", "trajectory:softmax")
+    assert report(tmp_path / "study", whole, *known) == 2
 
 
 def test_parts_hold_what_is_new_and_are_small(
