@@ -34,11 +34,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="the --out of revar paper")
     parser.add_argument("--commit", required=True, help="the code that trained the runs")
     parser.add_argument("--scale", default="small")
+    parser.add_argument("--seeds", type=int, help="what revar paper was asked for")
     parser.add_argument("--tables", nargs="+", help="only these; what others say stays")
     parser.add_argument("--note", default="", help="anything else one should know")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     options = parser.parse_args()
-    scale = scale_of(options.scale)
+    scale = scale_of(options.scale, options.seeds)
     for table in TABLES:
         if options.tables is not None and table.name not in options.tables:
             continue
@@ -114,10 +115,11 @@ def _provenance(
     def known(key: str) -> list[str]:
         return sorted({str(one[key]) for one in made})
 
+    seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
     return {
-        "command": f"revar paper {name} --scale {options.scale}",
+        "command": f"revar paper {name} --scale {options.scale}{seeds}",
         "commit": options.commit,
-        "seeds": list(range(scale_of(options.scale).seeds)),
+        "seeds": list(range(max(_found(row) for row in rows))),
         "runs": len(digests),
         "places": len(rows),
         "places_lacking_a_seed": len(short),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from revar.cli import run
-from revar.tables.catalogue import TABLES
+from revar.tables.catalogue import TABLES, find_table
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -35,7 +36,12 @@ def test_the_page_shows_the_committed_numbers(grid: str, text: str) -> None:
     wanted = [line for line in file.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
     assert text.split("\n") == ["", *wanted, "", ""]
     made = json.loads((file.parent / "provenance.json").read_text())
-    assert made["command"] == f"revar paper {name} --scale small"
+    # The scale itself has one seed of controls: two are more than it trains in half an hour.
+    controls = " --seeds 2" if find_table(name).control else ""
+    assert made["command"] == f"revar paper {name} --scale small{controls}"
+    with file.with_suffix(".csv").open(encoding="utf-8", newline="") as content:
+        seeds = {len(row["values"].split()) for row in csv.DictReader(content)}
+    assert len(made["seeds"]) == max(seeds)
     assert made["commit"]
     assert made["hardware"]
 

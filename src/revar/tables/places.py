@@ -166,7 +166,7 @@ def _small() -> Scale:
     return Scale(
         name="small",
         seeds=3,
-        control_seeds=2,
+        control_seeds=1,
         places={
             "eyepacs": Place(setting=dr, stands_for="6,440 images, 96 px"),
             "aptos": Place(setting=dr, tests=("aptos",), stands_for="96 px"),
