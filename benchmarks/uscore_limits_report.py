@@ -12,6 +12,8 @@ from revar.report.plots import new_figure
 
 _COLOURS = {"last layer": "#b3303f", "last stage": "#d98c5f", "all": "#4c6a92"}
 _KINDS = {"features": ("#4c6a92", "o"), "evidence": ("#b3303f", "s"), "layers": ("#3d8a66", "D")}
+_LOWEST = 5e-3
+"""Where a signal of none is drawn: the axis has no zero."""
 _NAMES = {"features": "features", "evidence": "features, log-odds", "layers": "several layers"}
 
 
@@ -153,7 +155,8 @@ def _signal(axis: Any, made: Mapping[str, Any]) -> None:
         for layers, colour in _COLOURS.items():
             found = [run["alignments"][when][layers]["held out"]["snr_order"] for run in runs]
             values = np.array([[one[size] for size in sizes] for one in found])
-            axis.plot(places, values.T, ".", color=colour, alpha=0.45, markersize=5)
+            dots = np.maximum(values, _LOWEST)
+            axis.plot(places, dots.T, ".", color=colour, alpha=0.45, markersize=5)
             label = f"{layers}, {when}"
             axis.plot(places, values.mean(axis=0), color=colour, linestyle=style, label=label)
     axis.axhline(1.0, color="0.3", linewidth=0.9)
@@ -161,6 +164,6 @@ def _signal(axis: Any, made: Mapping[str, Any]) -> None:
     axis.set_yscale("log")
     axis.set_xticks(places, [str(place) for place in places[:-1]] + [f"all {meta}"])
     axis.set_xlabel("meta examples in a batch")
-    axis.set_ylabel("signal to noise of alignments, held-out points")
+    axis.set_ylabel("signal to noise of alignments, held-out points (lowest: none)")
     axis.set_title("middle and end of the run, the same labels", fontsize=10)
     axis.legend(frameon=False, fontsize=8, loc="lower right")

@@ -205,6 +205,20 @@ def trajectory(record: Record, start: float = 0.4) -> Tensor:
     return summed_log_odds(sums.sum(dim=0), record.train[-1].logits.argmax(dim=1))
 
 
+def with_alignments(weight: float) -> Callable[[Record], Tensor]:
+    """What the run and held-out points know together: `trajectory` and `cross_fitted` in sum.
+
+    Args:
+        weight: lambda, of the dropout variance in the meta loss.
+    """
+
+    def both(record: Record) -> Tensor:
+        along = trajectory(record)
+        return scaled(along - along.mean()) + scaled(cross_fitted(record, weight=weight))
+
+    return both
+
+
 def softmax_itself(record: Record) -> Tensor:
     """What softmax response says: can a g of this size read it?"""
     return -top_log_odds(record.train[-1].logits)
@@ -281,6 +295,11 @@ LESSONS = (
     Lesson(name="no alignment: held-out loss", teacher=held_out_loss, loss="regression"),
     Lesson(name="no alignment: softmax itself", teacher=softmax_itself, loss="distil"),
     Lesson(name="no alignment: trajectory", teacher=trajectory, loss="distil"),
+    *(
+        Lesson(name=f"trajectory and alignments, lambda {weight:g}",
+               teacher=with_alignments(weight), loss="distil")
+        for weight in (0.0, 1.0, 10.0)
+    ),
 )  # fmt: skip
 
 
