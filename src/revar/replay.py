@@ -23,6 +23,7 @@ from revar.methods.base import Method
 from revar.parallel import world
 from revar.randomness import Spares
 from revar.recipe import Budget
+from revar.streams import stream_for
 from revar.training import TrainingState, clock_of, outer_due, take_step
 from revar.types import Batch, Feeds, Task
 
@@ -308,7 +309,7 @@ def replaying(device: torch.device, *, wanted: bool) -> Iterator[ReplayedSteps |
     if not wanted:
         yield None
         return
-    stream = torch.cuda.Stream(device)
+    stream = stream_for("steps", device)
     stream.wait_stream(torch.cuda.current_stream(device))
     try:
         with torch.cuda.stream(stream):

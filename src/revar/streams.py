@@ -11,20 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Literal
 
 import torch
 
 
 @cache
-def _side(device: torch.device) -> torch.cuda.Stream:
-    """The second stream of a GPU: one, so that libraries keep one workspace for it."""
+def stream_for(work: Literal["steps", "branch"], device: torch.device) -> torch.cuda.Stream:
+    """Of a GPU: one for each kind of work, for which libraries keep one workspace."""
+    assert work in ("steps", "branch")
     return torch.cuda.Stream(device)
 
 
 class Branch:
-    """A point in a step from which other work may go on, too; every branch has to be joined.
+    """A point in a step from which other work may go on, too.
 
-    What the branch reads must be there where it begins, and stay until it is joined.
+    What the branch reads must be there where it begins, and stay until it is joined. That goes for
+    what is kept on the way, too: half-precision copies of weights, and statistics.
 
     Args:
         device: of the step.
@@ -32,16 +35,20 @@ class Branch:
 
     def __init__(self, device: torch.device) -> None:
         recorded = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-        self._stream = _side(device) if recorded else None
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(device))
+        self._device = device
+        self._begun = torch.cuda.current_stream(device).record_event() if recorded else None
 
     @contextmanager
     def joined(self) -> Iterator[None]:
         """A block of the branch; what comes after it waits for it."""
-        if self._stream is None:
+        if self._begun is None:
             yield
             return
-        with torch.cuda.stream(self._stream):
-            yield
-        torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+        side = stream_for("branch", self._device)
+        side.wait_event(self._begun)
+        try:
+            with torch.cuda.stream(side):
+                yield
+        finally:
+            # Whatever happened in the block: a recording cannot end before all of it is joined.
+            torch.cuda.current_stream(self._device).wait_stream(side)

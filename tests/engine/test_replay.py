@@ -176,7 +176,7 @@ def test_passes_that_are_computed_again_are_never_recorded() -> None:
 SETTINGS: dict[str, Any] = {
     "shared, train": {"shares_gradient": True, "candidates": "train"},
     "shared, held out": {"shares_gradient": True, "candidates": "held_out"},
-    "shared, both": {"shares_gradient": True, "candidates": "both", "scorer": "network"},
+    "shared, network": {"shares_gradient": True, "candidates": "train", "scorer": "network"},
     "upper": {"aligned_layers": "upper"},
     "upper, shared": {"aligned_layers": "upper", "shares_gradient": True},
     "differences": {"engine": "finite_difference", "update": "linear"},
@@ -323,7 +323,7 @@ def on_gpu(
         ("mwn", {}),
         ("trajectory", {}),
         ("revar", {"interval": 2}),
-        ("revar", {"interval": 2, "shares_gradient": True, "candidates": "both"}),
+        ("revar", {"interval": 2, "shares_gradient": True, "candidates": "train"}),
         ("revar", {"interval": 2, "aligned_layers": "upper"}),
         ("revar", {"interval": 2, "scorer": "features"}),
         ("revar-paper", {"interval": 3}),

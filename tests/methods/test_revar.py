@@ -309,7 +309,7 @@ def test_training_points_have_uscores_and_weights_of_mean_one() -> None:
     assert set(model.predictions["test"].columns) == {"uscore"}
 
 
-@pytest.mark.parametrize("candidates", ["train", "held_out", "both"])
+@pytest.mark.parametrize("candidates", ["train", "held_out"])
 @pytest.mark.parametrize("update", ["linear", "proximal"])
 @pytest.mark.parametrize("reads", ["network", "features", "evidence"])
 def test_every_combination_trains(reads: str, update: str, candidates: str) -> None:

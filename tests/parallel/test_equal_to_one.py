@@ -32,7 +32,7 @@ TABLE: dict[str, tuple[str, dict[str, str]]] = {
     "mbr": ("mbr", FAST),
     "revar": ("revar", BILEVEL),
     "revar-everywhere": ("revar", {**BILEVEL, **EVERYWHERE}),
-    "revar-both": ("revar", {**BILEVEL, "candidates": "both", "update": "linear"}),
+    "revar-train": ("revar", {**BILEVEL, "candidates": "train", "update": "linear"}),
     "revar-only": ("revar", {**BILEVEL, "unlabelled": "only", "unlabelled_from": "0.4"}),
     "revar-pooled": ("revar", {**BILEVEL, "unlabelled": "pooled", "unlabelled_from": "0.4"}),
     "revar-paper": ("revar-paper", {**FAST, "interval": "3", "passes": "3"}),

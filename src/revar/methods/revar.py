@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from revar import fields
-from revar.bilevel import Losses, OneStep, Strategy, Taken, alignments
+from revar.bilevel import OneStep, Strategy, Taken, alignments
 from revar.errors import InputError
 from revar.functional import Rate, at_least_single, average, mode, parameters
 from revar.methods.base import (
@@ -69,7 +69,7 @@ class ReVaR(Bilevel):
         scorer_pretrained: weights file a ``network`` scorer starts from [pretrained].
         update: ``linear`` gradient of the meta-loss [yes]; ``proximal`` adds a penalty on what g
             has learned, which makes the update a regression on the standardised alignments.
-        candidates: examples g learns from: ``train`` [yes], ``held_out`` or ``both``.
+        candidates: examples g learns from: ``train`` [yes] or ``held_out``.
         meta_batch: examples for the meta-gradient; ``None`` takes the training batch's size
             [yes]. At most the meta set, or half of it with held-out candidates.
         weight_normalisation: of the weights in a batch [none].
@@ -105,7 +105,7 @@ class ReVaR(Bilevel):
     scorer_backbone: str | None = None
     scorer_pretrained: str | None = None
     update: Literal["linear", "proximal"] = "proximal"
-    candidates: Literal["train", "held_out", "both"] = "held_out"
+    candidates: Literal["train", "held_out"] = "held_out"
     meta_batch: int | None = 512
     weight_normalisation: WeightNormalisation = "batch_mean_one"
     variance_weight: float = 1.0
@@ -264,19 +264,18 @@ class ReVaR(Bilevel):
         """``(1/n) sum_i w_i l(y_i, f(x_i))``, unweighted during the warm-up."""
         classifier = networks.classifier
         weighted = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
-        due = self.shares_gradient and self.candidates != "held_out" and self.outer_due(clock)
+        due = self.shares_gradient and self.candidates == "train" and self.outer_due(clock)
 
-        def begun(reads: str) -> Branch | None:
-            aside = weighted and not due and self.scorer == reads
+        def begun(*reads: str) -> Branch | None:
+            aside = weighted and not due and self.scorer in reads
             return Branch(batch.x.device) if aside else None
 
-        # Weights can be computed beside the losses as soon as what g reads is there. Evidence takes
-        # the last layer as the losses do, which is rounded once where precision is halved.
+        # Weights can be computed beside the losses as soon as what g reads is there. What it reads
+        # of f takes layers that the losses take too, so that they must be done with them.
         branch = begun("network")
         features = classifier.forward_features(batch.x)
-        branch = branch or begun("features")
         logits = classifier.forward_head(features)
-        branch = branch or begun("evidence")
+        branch = branch or begun("features", "evidence")
         losses = task.losses(logits, batch)
         if branch is not None:
             with branch.joined():
@@ -323,35 +322,32 @@ class ReVaR(Bilevel):
             meta_loss = objective.labelled(networks, task, meta, unlabelled)
 
         train = losses_of(networks, task, batch, training=True)
-        scored: list[Scored] = []
+        scored: Scored | None = None
         weights: Tensor | None = None
         if taken is not None:
-            scored += [] if taken[0].scored is None else [taken[0].scored]
-        elif self.candidates == "held_out":
-            weights = self._weights(networks, batch)
-        else:
+            scored = taken[0].scored
+        elif held_out is None:
             # One pass of g: the look-ahead must use the very weights that are differentiated.
-            scored.append(self._score(networks, batch))
-            weights = self._as_weights(scored[0]).detach()
+            scored = self._score(networks, batch)
+            weights = self._as_weights(scored).detach()
+        else:
+            weights = self._weights(networks, batch)
+        fresh = None if held_out is None else losses_of(networks, task, held_out, training=False)
         problem = OneStep(
             losses=train,
             weights=weights,
             lr=clock.lr,
             meta_loss=meta_loss,
-            candidates=self._candidate_losses(networks, task, train, held_out),
+            candidates=fresh,
             aligned=upper_layers(networks.classifier) if self.aligned_layers == "upper" else None,
             taken=None if taken is None else taken[1],
             halved=convolution_weights(networks.classifier),
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
         if held_out is not None:
-            scored.append(self._score(networks, held_out))
-        sizes = [len(part.correction) for part in scored]
-        parts = [
-            self._surrogate(part, values, clock.lr)
-            for part, values in zip(scored, aligned.values.split(sizes), strict=True)
-        ]
-        return OuterResult(torch.stack(parts).mean(), aligned.meta_loss)
+            scored = self._score(networks, held_out)
+        assert scored is not None
+        return OuterResult(self._surrogate(scored, aligned.values, clock.lr), aligned.meta_loss)
 
     def weigh(self, networks: Networks, task: Task, batch: Batch) -> Tensor:
         """``g(x_i)``, normalised over these examples."""
@@ -362,16 +358,6 @@ class ReVaR(Bilevel):
     ) -> dict[str, Tensor]:
         """``uscore``: the logit of g."""
         return uscore_column(networks, x, features, logits)
-
-    def _candidate_losses(
-        self, networks: Networks, task: Task, train: Losses, held_out: Batch | None
-    ) -> Losses | None:
-        if held_out is None:
-            return None
-        fresh = losses_of(networks, task, held_out, training=False)
-        if self.candidates == "held_out":
-            return fresh
-        return lambda params: torch.cat([train(params), fresh(params)])
 
     def _weighted_from(self, total: int, steps_per_epoch: int) -> int:
         return phase_start(self.warmup, self.warmup_epochs, total, steps_per_epoch)

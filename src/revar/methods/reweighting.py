@@ -79,15 +79,11 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
     if isinstance(networks.scorer, NetworkScorer):
         return Evidence(x, nothing, nothing)
     classifier = networks.classifier
-    only_features = isinstance(networks.scorer, FeatureScorer)
-    if only_features and features is not None:
-        with torch.no_grad(), alone():
-            return Evidence(x, at_least_single(classifier.embed(features)), nothing)
     with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
         if features is None:
             features = classifier.forward_features(x)
         embedding = at_least_single(classifier.embed(features))
-        if only_features:
+        if isinstance(networks.scorer, FeatureScorer):
             return Evidence(x, embedding, nothing)
         logits = classifier.forward_head(features)
         return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
