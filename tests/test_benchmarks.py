@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from support.scripts import scripts
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -134,3 +136,20 @@ def test_the_rates_of_the_controlled_study_are_chosen_by_a_grid(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert len(list(csv.DictReader(out.read_text().splitlines()))) == 6
     assert done.stdout.startswith("ibr: inner")
+
+
+def test_floors_are_counted_from_shapes() -> None:
+    """A ResNet-18 at 32 px has 0.56 G multiply-adds; its first layer differentiates no images."""
+    with scripts("floors", floors="floors") as found:
+        count = found.floors.counted
+        flops, moved = count("resnet18-cifar", 32, 8)
+        assert flops == pytest.approx(8 * 6 * 0.556e9, rel=0.01)
+        twice, more = count("resnet18-cifar", 32, 16)
+        assert twice == 2 * flops
+        # Weights, and what the optimiser does to them, do not grow with the batch.
+        assert 1 < sum(more.values()) / sum(moved.values()) < 2
+        assert set(moved) == {*found.floors.KINDS, "rest"}
+        # Each normalised value is read and written once forward, two are read and one written back.
+        kept = count("resnet20", 8, 4)[1]["batch norm"], count("resnet20", 8, 2)[1]["batch norm"]
+        values = 2 * (64 * 16 * 7 + 16 * 32 * 6 + 4 * 64 * 6)
+        assert kept[0] - kept[1] == 2 * 5 * values
