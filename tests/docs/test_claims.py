@@ -94,6 +94,15 @@ def test_the_cost_of_training() -> None:
     assert f"costs {ratios('resnet18-32px-in-line')['network'][0]:.3f} at 32 px" in page
 
 
+def test_the_floors_of_a_step() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    file = ROOT / "results" / "floors" / "floors.json"
+    nets = json.loads(file.read_text(encoding="utf-8"))["nets"].values()
+    for name in ("arithmetic", "bytes"):
+        cells = " | ".join(f"{net[f'{name}_ms']:.2f} ms" for net in nets)
+        assert f"| {name} | {cells} |" in page
+
+
 def test_the_cost_of_training_on_a_cpu() -> None:
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     rows = {"features": "| paper's setting, g on features", "trajectory": "| `trajectory`, our",
