@@ -2,6 +2,7 @@
 
     python benchmarks/uscore.py OUT --device cuda --workers 15
     python benchmarks/uscore.py OUT --device cuda --workers 15 --variants pilot.json --seeds 2
+    python benchmarks/uscore.py OUT --device cuda --workers 15 --jobs list.txt
     python benchmarks/uscore.py OUT --pack 8
     python benchmarks/uscore.py OUT --unpack part-0.zip part-1.zip
 
@@ -23,7 +24,17 @@ from revar.errors import InputError
 from side_by_side import DIED, run_all
 from uscore_run import Told, is_finished, one_run, start_worker, write_note
 from uscore_store import pack, unpack
-from uscore_tasks import BESIDE, TASKS, Job, Way, jobs_of, standard_ways, variants, way_named
+from uscore_tasks import (
+    BESIDE,
+    TASKS,
+    Job,
+    Way,
+    jobs_of,
+    listed,
+    standard_ways,
+    variants,
+    way_named,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         help=f"{', '.join(names)}; beside these {', '.join(BESIDE)}",
     )  # fmt: skip
     parser.add_argument("--variants", type=Path, help="JSON: name to method and fields")
+    parser.add_argument("--jobs", type=Path, help="instead: lines of folder, way and seed")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--scale", default="small", choices=("smoke", "small"))
     parser.add_argument("--clean-meta", action="store_true", help="noisy tasks, clean meta set")
@@ -46,10 +58,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if is_carried(options):
             return 0
-        jobs = jobs_of(
-            options.tasks, _ways(options), options.seeds, clean_meta=options.clean_meta,
-            scale=options.scale,
-        )  # fmt: skip
+        if options.jobs is not None:
+            jobs = listed(options.jobs, clean_meta=options.clean_meta, scale=options.scale)
+        else:
+            jobs = jobs_of(
+                options.tasks, _ways(options), options.seeds, clean_meta=options.clean_meta,
+                scale=options.scale,
+            )  # fmt: skip
         return train(jobs, options)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -124,8 +124,8 @@ def curves_figure(panels: Mapping[str, tuple[Runs, str]], ours: Choice, path: Pa
 
 def _shown(runs: Runs, ours: Choice, split: str) -> dict[str, Choice]:
     """What is drawn of those that are there, by what is said of it."""
-    _, plain, whole = (choice.way for choice in references(ours).values())
-    plain = plain if seeds_of(runs, plain) else whole
+    _, *plainly = (choice.way for choice in references(ours).values())
+    plain = next((way for way in plainly if seeds_of(runs, way)), plainly[-1])
     wanted = {
         str(ours): ours,
         "softmax response, same net": Choice(ours.way, "softmax"),

@@ -37,6 +37,7 @@ from uscore_tests import (
     ensemble_figures,
     gap_closed,
     judge,
+    references,
     seeds_of,
 )
 from where import told
@@ -223,7 +224,8 @@ def write_report(
         if seeds_of(runs, ours.way):
             against = differences(runs, ours, task.split, resamples=resamples)
         elif str(ours) == earlier.ours and name in earlier.against:
-            against = earlier.against[name]
+            found = earlier.against[name]
+            against = {which: found[which] for which in references(ours) if which in found}
         else:
             continue
         results[name] = {"against": against, "best_comparable": best_comparable(rows, ours)}

@@ -220,6 +220,32 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def listed(file: Path, *, clean_meta: bool, scale: str) -> list[Job]:
+    """Runs of a list, in its order: lines such as ``eyepacs fsr-full 3``.
+
+    Raises:
+        InputError: it cannot be read, or a line names no run.
+    """
+    try:
+        lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f'"{file}" holds no list of runs: {error}') from error
+    jobs: dict[Job, None] = {}
+    for number, words in enumerate(lines, 1):
+        if len(words) != 3 or words[0] not in FOLDERS or not words[2].isdecimal():
+            line = " ".join(words)
+            msg = f'"{file}", line {number}: "{line}" is not FOLDER WAY SEED, a folder being one of'
+            raise InputError(f"{msg} {', '.join(FOLDERS)}")
+        folder, way, seed = words
+        job = Job(
+            folder=folder, way=way_named(way), seed=int(seed), clean_meta=clean_meta, scale=scale
+        )
+        jobs[job] = None
+    if not jobs:
+        raise InputError(f'"{file}" is empty')
+    return list(jobs)
+
+
 def jobs_of(
     tasks: Sequence[str], ways: Sequence[Way], seeds: int, *, clean_meta: bool, scale: str
 ) -> list[Job]:

@@ -66,8 +66,10 @@ def stacked(
 def references(ours: Choice) -> dict[str, Choice]:
     """What ours is tested against: softmax of its own classifier and of plain training, twice.
 
-    Once that has the labels that ours has, once all of them.
+    Once that has the labels that ours has, once all of them; if ours had all, that is the same.
     """
+    if ours.way.endswith(ON_ALL):
+        return {"same classifier": Choice(ours.way, "softmax"), WHOLE: Choice(WHOLE, "softmax")}
     plain = f"erm{WITH_META}" if ours.way.endswith(WITH_META) else "erm"
     return {
         "same classifier": Choice(ours.way, "softmax"),

@@ -206,6 +206,20 @@ def test_jobs_are_shared_and_begin_with_the_longest(study: Any) -> None:
         jobs("cifar10", clean_meta=True)
 
 
+def test_a_list_of_runs(study: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "list.txt"
+    file.write_text("eyepacs fsr-full 3\ncifar10 erm-m2 1\neyepacs fsr-full 3\n")
+    jobs = study.tasks.listed(file, clean_meta=False, scale="small")
+    assert list(map(str, jobs)) == ["eyepacs fsr-full 3", "cifar10 erm-m2 1"]
+    command = [str(tmp_path / "out"), "--jobs", str(file), "--plan"]
+    assert study.main.main(command) == 0
+    assert "2 of 2 runs are missing" in capsys.readouterr().out
+    for line in ("eyepacs fsr-full", "eyes erm 0", "eyepacs nothing 0", "eyepacs erm -1", ""):
+        file.write_text(line)
+        assert study.main.main(command) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_variants_that_cannot_be_used_are_named(study: Any, tmp_path: Path) -> None:
     file = tmp_path / "pilot.json"
     for content, said in (
@@ -438,6 +452,8 @@ def test_ensembles_average_probabilities(study: Any, tmp_path: Path) -> None:
     assert study.tests.gap_closed(rows, more, figures)["way"] == "sat"
     assert study.tests.gap_closed(rows, study.tests.Choice("sat-all", "softmax"), figures) is None
     assert list(study.tests.references(more)) == ["same classifier", "erm+meta", "erm-all"]
+    every = study.tests.Choice("sat-all", "softmax")
+    assert list(study.tests.references(every)) == ["same classifier", "erm-all"]
 
 
 def test_a_report_goes_on_from_an_earlier_one(study: Any, tmp_path: Path) -> None:
