@@ -7,12 +7,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from revar.published import PublishedTable
 from revar.report.plots import new_figure
+
+if TYPE_CHECKING:
+    from revar.report.folded import Folded
 
 SIGNIFICANCE = 0.05
 NOT_RUN = "not trained yet"
@@ -180,6 +183,14 @@ def _printed(paper: PublishedTable | None, row: str, column: str) -> str:
     return "" if value is None else f"{value.mean:g}"
 
 
+def _as_ours(asked: Asked, value: float | None) -> float | None:
+    """The paper's number as ours are kept: it prints shares in percent."""
+    if value is None or not asked.percent:
+        return value
+    # Its last digit, without what division adds.
+    return round(value / 100, 12)
+
+
 def records(
     asked: Asked, answers: Answers, paper: PublishedTable | None, stand_ins: Mapping[str, str]
 ) -> list[dict[str, Any]]:
@@ -198,8 +209,8 @@ def records(
                 "std": None if math.isnan(found.spread) else found.spread,
                 "values": {str(seed): value for seed, value in found.values.items()},
                 "cells": {str(seed): list(names) for seed, names in found.digests.items()},
-                "paper": None if value is None else value.mean,
-                "paper_std": None if value is None else value.spread,
+                "paper": None if value is None else _as_ours(asked, value.mean),
+                "paper_std": None if value is None else _as_ours(asked, value.spread),
                 "reason": found.reason,
             }
         )
@@ -252,23 +263,18 @@ def markdown(
     return "\n".join([*lines, "", "\n\n".join(ends)]) + "\n"
 
 
-def terminal(asked: Asked, answers: Answers, paper: PublishedTable | None) -> Any:
+def terminal(asked: Asked, answers: Answers, paper: PublishedTable | None) -> Folded:
     """A table for the terminal."""
-    from rich.table import Table
+    from revar.report.folded import Folded
 
-    table = Table(title=f"{asked.name}: {asked.title} ({asked.metric})", title_justify="left")
-    table.add_column("")
-    for column in asked.columns:
-        table.add_column(column, justify="right")
-    for row in asked.rows:
-        cells = []
-        for column in asked.columns:
+    columns: dict[str, list[str]] = {column: [] for column in asked.columns}
+    for column, cells in columns.items():
+        for row in asked.rows:
             text = _text(asked, answers, row, column)
             shown = f"[bold]{text.strip('*')}[/bold]" if text.startswith("**") else text
             theirs = _printed(paper, row, column)
             cells.append(f"{shown}\n[dim]({theirs})[/dim]" if theirs else shown)
-        table.add_row(row, *cells)
-    return table
+    return Folded(f"{asked.name}: {asked.title} ({asked.metric})", asked.rows, columns)
 
 
 def failures(answers: Sequence[Answers]) -> list[str]:
