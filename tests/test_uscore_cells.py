@@ -335,6 +335,30 @@ def test_the_page_shows_the_gap_to_an_ensemble() -> None:
         assert (gained > gap / 3).sum() == 4
 
 
+def test_the_page_shows_what_the_variance_term_adds_to_teachers() -> None:
+    found = json.loads((RESULTS / "limits.json").read_text(encoding="utf-8"))["summary"]
+
+    def two(teacher: str) -> str:
+        """On noisy and on clean labels."""
+        path = f"taught/{teacher}/evidence/auroc"
+        return "; ".join(f"{found[labels][path][0]:.1f}" for labels in ("noisy", "clean"))
+
+    alone = "cross-fitting, whole set, regression"
+    both = "trajectory and alignments"
+    rows = {label: cells for label, *cells in lines_of("| | without | with it |")}
+    for label, plain, weighted in (
+        ("g taught alignments, as question 2, noisy; clean labels", alone, f"{alone}, lambda"),
+        ("g taught trajectory *and* alignments", f"{both}, lambda 0", f"{both}, lambda"),
+    ):
+        one, ten = two(f"{weighted} 1"), two(f"{weighted} 10")
+        lam = "`lambda` 1" if plain == alone else "1"
+        assert rows[label] == [two(plain), f"{one} ({lam}), {ten} (10)"]
+    page = " ".join(pages().split())
+    assert f"g has {two('no alignment: trajectory').replace('; ', ' and ')}:" in page
+    softmax = [found[labels]["references/softmax/auroc"][0] for labels in ("noisy", "clean")]
+    assert f"softmax response having {softmax[0]:.1f} and {softmax[1]:.1f}." in page
+
+
 def test_published_rows_of_other_methods_are_of_five_seeds(study: Any) -> None:
     """Those from the tables of the paper are those of their cells."""
     cells = study.cells.cell_rows(ROOT / "results" / "cells.zip")

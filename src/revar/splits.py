@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revar import fields
+from revar.data.shares import of_each, wanted
 from revar.data.stored import Stored, scan
 from revar.errors import InputError
 from revar.randomness import derive
 
 Rows = NDArray[np.int64]
-_FEWEST = 8
-"""Examples to take off for a split even where its share is less, if a fifth of the data allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +87,12 @@ def take_off(
             taken[name] = np.empty(0, dtype=np.int64)
             continue
         # The share is of all rows, whatever was taken before; tiny data gives a little more.
-        wanted = max(share * len(y), min(_FEWEST, len(y) // 5))
-        if wanted < 2 and name == "tune":
+        number = wanted(len(y), share)
+        if number < 2 and name == "tune":
             # One row decides nothing: better to train on it.
             taken[name] = np.empty(0, dtype=np.int64)
             continue
-        of_rest = max(wanted, 2) / len(left)
+        of_rest = max(number, 2) / len(left)
         own_seed = derive(seed, "split", name)
         if groups is None:
             chosen = _stratified(y[left], of_rest, own_seed)
@@ -114,12 +113,7 @@ def _stratified(y: NDArray[np.int64], share: float, seed: int) -> NDArray[np.boo
     """Which rows to take: of each class its share, rounded so that the total fits best."""
     generator = np.random.default_rng(seed)
     classes, counts = np.unique(y, return_counts=True)
-    exact = share * counts
-    take = np.floor(exact).astype(int)
-    missing = round(share * len(y)) - int(take.sum())
-    for k in np.argsort(-(exact - take), kind="stable")[: max(0, missing)]:
-        take[k] += 1
-    take = np.minimum(take, counts - 1)
+    take = of_each(counts, share)
     chosen = np.zeros(len(y), dtype=bool)
     for label, number in zip(classes, take, strict=True):
         rows = generator.permutation(np.flatnonzero(y == label))

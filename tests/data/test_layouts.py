@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from revar.data.readers import labelled_images
 from revar.data.source import Source, load_source
 from revar.errors import DataWarning, InputError
 from revar.library.classes import IMAGENET_100
-from support.layouts import class_tree, table, write
+from support.layouts import class_tree, idx, table, write
 from support.pictures import pixels, save
 
 
@@ -208,13 +207,6 @@ def test_clothing1m_by_its_key_lists(data: Path) -> None:
     (root / "clean_label_kv.txt").unlink()
     with pytest.raises(InputError, match=r'clean_label_kv\.txt" cannot be read'):
         load_source("clothing1m")
-
-
-def idx(path: Path, values: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
-    content = bytes((0, 0, 8, values.ndim)) + sizes + values.tobytes()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
 def test_mnist_whole_or_its_test_images_only(data: Path) -> None:

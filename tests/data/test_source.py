@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
+from revar.data.arrays import read_arrays
 from revar.data.digits import digits, digits_noisy, shift
-from revar.data.files import read_arrays, read_csv, read_frame, read_npz
+from revar.data.files import read_csv, read_frame, read_npz
 from revar.data.source import Part, Reading, Source, evaluation_part, load_inputs, load_source
 from revar.data.stored import ImageFiles
 from revar.errors import DataWarning, InputError

@@ -21,7 +21,7 @@ from revar.library import SPECS
 from revar.library.classes import IMAGENET_100
 from revar.library.specs import DatasetSpec
 from revar.registry import load
-from support.layouts import class_tree, table, write
+from support.layouts import class_tree, write
 
 PAPER = {
     "eyepacs": {"train": 35_697, "val": 2_617, "test": 42_690},
@@ -43,7 +43,7 @@ def test_a_spec_says_all_that_a_user_needs(spec: DatasetSpec) -> None:
     assert bool(spec.forms) != bool(spec.target)
     for form in spec.forms:
         assert callable(load(form.reader))
-        assert not form.counter or callable(load(form.counter))
+        assert callable(load(form.counter))
         assert form.sizes
         assert "test" in form.sizes
         assert all(size > 0 for size in form.sizes.values())
@@ -66,6 +66,11 @@ def test_the_page_has_a_row_for_every_spec(spec: DatasetSpec) -> None:
 def test_the_sizes_of_the_paper_are_those_of_its_table() -> None:
     for name, sizes in PAPER.items():
         assert dict(dataset_spec(name).paper) == sizes
+
+
+def test_the_sides_of_images_in_the_paper_are_those_of_its_table() -> None:
+    sides = {name: dataset_spec(name).paper_side for name in PAPER}
+    assert sides == {"eyepacs": 512, "aptos": 512, "imagenet-100": 256, "cifar100": 28}
 
 
 def test_imagenet_100_has_a_hundred_classes() -> None:
@@ -118,45 +123,18 @@ def test_without_the_folder_the_list_says_how_to_get_everything(
     text = " ".join(capsys.readouterr().out.split())
     assert "not here: get it from" in text
     assert "(42,690)" in text
-
-
-def test_the_list_counts_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REVAR_DATA", str(tmp_path))
-    ours = sorted(IMAGENET_100)[0]
-    class_tree(tmp_path / "imagenet" / "train", {"n00": 3, ours: 2})
-    class_tree(tmp_path / "imagenet" / "val", {"n00": 1, ours: 1})
-    for name in ("noisy_train", "clean_val", "clean_train", "clean_test"):
-        write(tmp_path / "clothing1m" / f"{name}_key_list.txt", "a\nb\n" + "c\n" * len(name))
-    table(tmp_path / "aptos" / "train.csv", "id_code,diagnosis", [("a", 0), ("b", 4)])
-    write(tmp_path / "cifar_human_labels" / "cifar10n.npz", "")
-    rows = {row["name"]: row for row in list_names("datasets")}
-    assert rows["imagenet-1k"]["sizes"] == {"train": 5, "test": 2}
-    assert rows["imagenet-100"]["sizes"] == {"train": 2, "test": 1}
-    assert rows["aptos"]["sizes"] == {"test": 2}
-    assert rows["clothing1m"]["sizes"] == {
-        "train": 13, "meta": 11, "clean_train": 13, "test": 12
-    }  # fmt: skip
-    # The labels are there, the images they belong to are not.
-    assert rows["cifar10n-worst"]["sizes"] is None
-    assert 'with the images of "cifar10"' in rows["cifar10n-worst"]["missing"]
-
-
-def test_the_list_survives_damaged_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REVAR_DATA", str(tmp_path))
-    write(tmp_path / "diabetic_retinopathy" / "labels.csv", "nothing\n")
-    (tmp_path / "fashion_mnist").mkdir()
-    rows = {row["name"]: row for row in list_names("datasets")}
-    assert 'has no column "file"' in rows["aptos"]["missing"]
-    assert rows["fashion-mnist"]["sizes"] is None
+    assert "(512x512)" in text
 
 
 def test_the_list_on_real_data_has_the_sizes_that_readers_give(real_data: Path) -> None:
-    rows = {row["name"]: row["sizes"] for row in list_names("datasets")}
-    for name in ("fashion-mnist", "cifar10", "aptos", "deepdrid", "eyepacs"):
-        spec = dataset_spec(name)
-        expected = spec.forms[0].sizes
-        assert {part: expected[part] for part in rows[name]} == rows[name]
-        assert {"test"} <= rows[name].keys()
+    rows = {row["name"]: row for row in list_names("datasets")}
+    for name in (
+        "fashion-mnist", "cifar10", "cifar10n-worst", "cifar10h", "aptos", "deepdrid", "eyepacs",
+        "usps-to-mnist", "pacs", "pacs-sketch", "heart-disease", "tiny-imagenet-100",
+    ):  # fmt: skip
+        assert rows[name]["state"] == "here"
+        assert rows[name]["sizes"] == dict(dataset_spec(name).forms[0].sizes)
+        assert rows[name]["incomplete"] is None
 
 
 def test_columns_are_read_as_text(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from support.ranks import Case, train_cases
 FAST = {"batch_size": "33", "test_passes": "2"}
 BILEVEL = {**FAST, "interval": "3", "passes": "3", "meta_batch": "13", "meta_fraction": "0.2"}
 EVERYWHERE = {"dropout_placement": "everywhere"}
+SHARED = {"candidates": "train", "update": "linear", "shares_gradient": "true",
+          "aligned_layers": "upper"}  # fmt: skip
 TABLE: dict[str, tuple[str, dict[str, str]]] = {
     "erm": ("erm", FAST),
     "erm-everywhere": ("erm", {**FAST, **EVERYWHERE}),
@@ -32,7 +34,7 @@ TABLE: dict[str, tuple[str, dict[str, str]]] = {
     "mbr": ("mbr", FAST),
     "revar": ("revar", BILEVEL),
     "revar-everywhere": ("revar", {**BILEVEL, **EVERYWHERE}),
-    "revar-train": ("revar", {**BILEVEL, "candidates": "train", "update": "linear"}),
+    "revar-shared": ("revar", {**BILEVEL, **SHARED}),
     "revar-only": ("revar", {**BILEVEL, "unlabelled": "only", "unlabelled_from": "0.4"}),
     "revar-pooled": ("revar", {**BILEVEL, "unlabelled": "pooled", "unlabelled_from": "0.4"}),
     "revar-paper": ("revar-paper", {**FAST, "interval": "3", "passes": "3"}),

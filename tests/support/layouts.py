@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,11 @@ def retina(root: Path, sheets: Mapping[str, Sequence[tuple[str, int]]]) -> dict[
         rows += [(name, i, image, "", grade, "") for i, (image, grade) in enumerate(listed)]
     table(root / "labels.csv", "file,index,image_id,source,grade,quality_ok", rows)
     return tiles
+
+
+def idx(path: Path, values: NDArray[np.uint8]) -> None:
+    """An idx file of bytes, packed if its name ends in .gz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
+    content = bytes((0, 0, 8, values.ndim)) + sizes + values.tobytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)

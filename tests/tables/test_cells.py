@@ -207,7 +207,7 @@ def test_a_light_parcel_answers_figures_and_says_what_it_lacks(tmp_path: Path) -
         assert pack(tmp_path / "full", tmp_path / name, predictions=whole) == 1
         sizes.append((tmp_path / name).stat().st_size)
     assert sizes[1] < sizes[0] / 2
-    assert merge(tmp_path / "light.zip", tmp_path / "light") == (1, 0)
+    assert merge(tmp_path / "light.zip", tmp_path / "light") == (1, 0, 0)
     other = CellStore(tmp_path / "light").find(CELL)
     assert other is not None
     assert other.metrics == finished.metrics

@@ -18,7 +18,9 @@ from revar.commands.tables import run_tables
 from revar.metrics import holm
 from revar.published import TABLES as PUBLISHED
 from revar.published import published
+from revar.registry import DATASETS
 from revar.report import tables as report
+from revar.report.tables import place_of
 from revar.tables.catalogue import TABLES, find_table
 from revar.tables.names import ELSEWHERE, NAMES
 from revar.tables.places import SCALES, scale_of
@@ -51,11 +53,64 @@ def test_every_scale_can_be_asked_and_shares_its_cells(name: str) -> None:
     assert len(cells) < places / 3
     for cell in cells:
         cell.recipe()
+    known = {"generated", *(entry.name for entry in DATASETS)}
+    assert {cell.data.name for cell in cells} <= known
+    others = {test.partition(":")[0] for cell in cells for test in cell.data.tests}
+    assert {test for test in others if test.startswith("imagenet-")} <= known
     for grid in grids:
+        assert all(grid.stands_for.values())
         assert {row for row, _ in grid.questions} <= set(grid.rows)
         assert {column for _, column in grid.questions} <= set(grid.columns)
     if name == "small":  # what one GPU trains in half an hour
         assert len(wanted(grids, scale.seeds)) <= 240
+
+
+EMPTY = {
+    # Nothing stands in for ImageNet-1K at this size.
+    ("small", "imagenet1k-coverage"),
+}
+"""Tables without columns: their scale and name."""
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_every_table_has_columns_and_cells_at_every_scale(name: str) -> None:
+    scale = scale_of(name)
+    for table in TABLES:
+        grids = table.grids(scale)
+        assert table.has_columns(scale) == ((name, table.name) not in EMPTY), table.name
+        for grid in grids:
+            # A column is asked, or it is said why not.
+            assert not set(grid.left_out) & {place_of(column) for column in grid.columns}
+            assert set(grid.left_out) <= set(scale.left_out)
+            if (name, table.name) not in EMPTY:
+                assert grid.columns
+                assert set(grid.questions) == {(r, c) for r in grid.rows for c in grid.columns}
+
+
+def test_a_table_without_columns_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for scale, table in EMPTY:
+        assert run(["paper", table, "--scale", scale, "--out", str(tmp_path)]) == 2
+        captured = capsys.readouterr()
+        (line,) = captured.err.strip().splitlines()
+        assert f'"{table}" has no columns at scale "{scale}" (imagenet-1k: ' in line
+        assert "use --scale smoke or paper" in line
+        assert not captured.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_columns_that_cannot_be_asked_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["paper", "label-uncertainty", "--scale", "paper", "--out", str(tmp_path)]
+    assert run([*command, "--executor", "none"]) == 1
+    captured = capsys.readouterr()
+    assert "left out: imagenet-100h: no such labels were found" in captured.err
+    assert "cifar100h" in captured.out
+    assert "CIFAR-10H" in captured.out
+    assert run([*command[:1], "all", *command[2:], "--executor", "none"]) == 1
+    assert capsys.readouterr().err.count("left out: imagenet-100h") == 1
 
 
 def test_controls_have_fewer_seeds_unless_a_number_is_asked_for() -> None:
@@ -103,7 +158,8 @@ def test_all_tables_answer(folder: Path) -> None:
         assert {line["data"] for line in lines} == {"generated pictures"}
     with (folder / "tables" / "main.csv").open() as file:
         first = next(csv.DictReader(file))
-    assert first["paper"] == str(published("main").values["sr", "eyepacs"].mean)
+    printed = published("main").values["sr", "eyepacs"].mean
+    assert float(first["paper"]) == pytest.approx(printed / 100)
     assert (folder / "cells" / first["cells"] / "cell.json").exists()
     assert (folder / "tables" / "dr-coverage.png").stat().st_size > 5000
 

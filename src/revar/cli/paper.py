@@ -15,13 +15,18 @@ paper = typer.Typer(
 app.add_typer(paper, name="paper")
 
 Scale = Annotated[
-    str, typer.Option(help="smoke: seconds, small: minutes on two cores, paper: hours.")
+    str,
+    typer.Option(
+        help="smoke: seconds, small: half an hour on an H200 for all tables, paper: days."
+    ),
 ]
 
 
 @paper.command()
 def controlled(
-    scale: Scale = "small",
+    scale: Annotated[
+        str, typer.Option(help="smoke: seconds, small: minutes on two cores, paper: hours.")
+    ] = "small",
     out: Annotated[
         Path | None,
         typer.Option(help="Folder to write to; paper/controlled-SCALE if not given."),

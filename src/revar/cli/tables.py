@@ -30,7 +30,10 @@ def _command(names: tuple[str, ...]) -> Callable[..., None]:
             typer.Option(help="here, local (processes), ray, or none: train nothing."),
         ] = None,
         workers: Annotated[
-            int | None, typer.Option(help="Runs at once; cores, or 8 on a GPU, if not given.")
+            int | None,
+            typer.Option(
+                help="Runs at once; if not given as many as cores or a GPU's memory hold."
+            ),
         ] = None,
         address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
         device: Device = "auto",
@@ -78,6 +81,8 @@ def _answer(
                 OUT.print(standing_in(one.grid.stands_for), style="yellow")
         OUT.print(LEGEND, style="dim")
         note(f"written to {answers.folder}")
+    for place, reason in answers.left_out.items():
+        note(f"left out: {place}: {reason}")
     for failure in answers.failures:
         note(f"incomplete: {failure}")
     if answers.failures:
@@ -143,8 +148,12 @@ def merge(
     file: Annotated[Path, typer.Argument(help="That pack wrote.")],
     folder: Annotated[Path, typer.Argument(help="The --out of tables.")],
 ) -> None:
-    """Add the cells of a file to a folder; those it has already stay as they are."""
+    """Add the cells of a file to a folder; those it has already stay as they are.
+
+    A cell that came without predictions gets those of the file.
+    """
     from revar.tables.parcels import merge as run_merge
 
-    new, known = run_merge(file, folder / "cells")
-    note(f"{new} cells added, {known} were there")
+    merged = run_merge(file, folder / "cells")
+    told = f"{merged.new} cells added, {merged.completed} were completed"
+    note(f"{told}, {merged.known} were there")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from revar.calibrators import CALIBRATORS
 from revar.errors import InputError, unknown
 from revar.library.specs import DatasetSpec
 from revar.published import published
-from revar.registry import BACKBONES, DATASETS, METHODS, OWN_SCORES, SCORES, Entry, find, load
+from revar.registry import BACKBONES, DATASETS, METHODS, OWN_SCORES, SCORES, Entry
 from revar.tables.names import NAMES
+
+if TYPE_CHECKING:
+    from revar.data.holdings import Holding
 
 Kind = Literal["methods", "scores", "calibrators", "backbones", "datasets", "tables"]
 _LISTS: dict[str, tuple[Entry, ...]] = {
@@ -44,10 +47,9 @@ def list_names(kind: str, *, timm: str | None = None) -> list[dict[str, Any]]:
         from revar.nets.external import timm_names
 
         return [{"name": name, "summary": "timm"} for name in timm_names(timm)]
-    return [
-        _dataset(entry) if isinstance(entry, DatasetSpec) else _plain(entry)
-        for entry in _LISTS[kind]
-    ]
+    if kind == "datasets":
+        return _datasets()
+    return [_plain(entry) for entry in _LISTS[kind]]
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
@@ -55,20 +57,33 @@ def _plain(entry: Entry) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
 
 
-def _dataset(spec: DatasetSpec) -> dict[str, Any]:
-    """A row of the table of data sets: what it is, and what of it is there.
+def _datasets() -> list[dict[str, Any]]:
+    """The rows of the table of data sets: what each is, and what of it is there.
 
     ``sizes`` has the examples that are there by part, none where it is not; ``missing`` then says
-    how to get it. ``paper`` has the sizes that the ReVaR paper gives.
+    what is damaged or how to get it, and ``state`` which of the two. ``paper`` has the sizes that
+    the ReVaR paper gives.
     """
-    sizes, missing = _there(spec)
+    from revar.data.holdings import holdings
+
+    specs = tuple(entry for entry in DATASETS if isinstance(entry, DatasetSpec))
+    held = holdings(specs)
+    return [_dataset(spec, held[spec.name]) for spec in specs]
+
+
+def _dataset(spec: DatasetSpec, held: Holding) -> dict[str, Any]:
     return {
         "name": spec.name,
         "summary": spec.summary,
         "classes": spec.n_classes,
-        "sizes": sizes,
+        "state": held.state,
+        "sizes": None if held.sizes is None else dict(held.sizes),
+        "image_size": _square(held.side),
+        "incomplete": held.incomplete,
         "paper": dict(spec.paper),
-        "missing": missing,
+        "paper_image_size": _square(spec.paper_side),
+        "missing": held.missing,
+        "lacking": held.lacking,
         "layout": {form.place: form.layout for form in spec.forms},
         "obtain": spec.obtain,
         "licence": spec.licence,
@@ -76,23 +91,5 @@ def _dataset(spec: DatasetSpec) -> dict[str, Any]:
     }
 
 
-def _there(spec: DatasetSpec) -> tuple[dict[str, int] | None, str | None]:
-    """Sizes of the parts that are there, or why they are not."""
-    from revar.data.published import how_to_get, locate
-
-    if not spec.forms:
-        return dict(spec.sizes), None
-    try:
-        found = locate(spec)
-        if spec.base:
-            base = find("dataset", spec.base, DATASETS)
-            assert isinstance(base, DatasetSpec)
-            locate(base)
-    except InputError:
-        return None, how_to_get(spec)
-    if not found.form.counter:
-        return dict(found.form.sizes), None
-    try:
-        return dict(load(found.form.counter)(found)), None
-    except (InputError, OSError) as error:
-        return None, str(error)
+def _square(side: int) -> str | None:
+    return f"{side}x{side}" if side else None

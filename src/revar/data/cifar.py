@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from revar.data.files import read_arrays
+from revar.data.arrays import read_arrays
 from revar.data.packed import tiles
 from revar.data.pickles import read_batch
 from revar.data.published import published

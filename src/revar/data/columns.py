@@ -52,3 +52,20 @@ def whole_numbers(path: Path, name: str, cells: Text) -> NDArray[np.int64]:
     except ValueError as error:
         odd = next(cell for cell in cells.tolist() if not cell.lstrip("-").isdigit())
         raise InputError(f'"{path}": {name} is "{odd}", not a whole number') from error
+
+
+def read_tabbed(path: Path) -> tuple[Text, Text]:
+    """[rows] of the first two columns of a file without a header, parted by tabs.
+
+    Raises:
+        InputError: no such file, or a row with fewer.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f'"{path}" cannot be read: {error}') from error
+    rows = [line.split("\t")[:2] for line in lines if line.strip()]
+    if any(len(row) < 2 for row in rows):
+        raise InputError(f'"{path}" has a row without a tab')
+    first, second = (np.array([row[k] for row in rows], dtype=np.str_) for k in (0, 1))
+    return first, second

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from revar.data.holdings import odd_sizes
 from revar.data.published import locate
 from revar.data.source import Source
 from revar.errors import DataWarning, InputError
@@ -57,11 +58,7 @@ def _check(spec: DatasetSpec, form: Form, source: Source, asked: str) -> None:
     if len(classes) > spec.n_classes:
         msg = f'dataset "{spec.name}" has {len(classes)} classes, it should have {spec.n_classes}'
         raise InputError(msg)
-    odd = [
-        f"{name} has {len(parts[name]):,} examples, not {size:,}"
-        for name, size in form.sizes.items()
-        if asked in ("", name) and name in parts and len(parts[name]) != size
-    ]
+    odd = odd_sizes(form, {n: len(part) for n, part in parts.items() if asked in ("", n)})
     if odd:
-        msg = f'dataset "{spec.name}" is not complete: {"; ".join(odd)}'
+        msg = f'dataset "{spec.name}" is not complete: {odd}'
         warnings.warn(msg, DataWarning, stacklevel=4)

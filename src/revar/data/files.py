@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from revar.data.arrays import read_arrays
 from revar.data.source import Part, Reading, Source
 from revar.data.stored import ImageFiles
 from revar.errors import InputError, unknown
@@ -19,25 +20,6 @@ if TYPE_CHECKING:
 _KEYS = ("x", "y", "x_test", "y_test", "x_meta", "y_meta", "x_unlabelled", "groups")
 MISSING = "?"
 """A gap in CSV files, besides empty cells and pandas' own list (NA, NaN, ...)."""
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz``; nothing in it is unpickled.
-
-    Raises:
-        InputError: not an archive of plain arrays.
-    """
-    try:
-        with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise TypeError("it is one array; save it with numpy.savez")
-            return {key: archive[key] for key in archive.files}
-    except Exception as error:  # a damaged file fails in zipfile, zlib, tokenize and elsewhere
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        if "allow_pickle" in reason:
-            reason = "it holds Python objects; save plain numbers or text"
-        raise InputError(f'"{path}" is no .npz of plain arrays: {reason}') from error
 
 
 def read_npz(path: Path) -> Source:

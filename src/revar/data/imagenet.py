@@ -6,31 +6,21 @@ Labels are WordNet numbers everywhere, so that a model trained on ImageNet can b
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-from revar.data.columns import read_columns
+from revar.data.columns import read_columns, read_tabbed
 from revar.data.packed import archived_images
 from revar.data.readers import class_folder, joined
 from revar.data.source import Part, Source
 from revar.data.stored import ImageFiles
+from revar.data.trees import every_second
 from revar.errors import InputError, unknown
+from revar.library.classes import CORRUPTIONS, IMAGENET_100, SEVERITIES
 from revar.library.specs import Found
-
-CORRUPTIONS = (
-    "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur",
-    "zoom_blur", "snow", "frost", "fog", "brightness", "contrast", "elastic_transform",
-    "pixelate", "jpeg_compression",
-)  # fmt: skip
-"""The fifteen of the benchmark (Hendrycks and Dietterich 2019), in its order."""
-SEVERITIES = (1, 2, 3, 4, 5)
 
 
 def imagenet100(found: Found) -> Source:
     """The hundred classes of Tian et al. (2020) out of the folders of ImageNet-1K."""
-    from revar.library.classes import IMAGENET_100
-
     train, test = (
         class_folder(found.path / found.form.parts[name], found.shape, IMAGENET_100)
         for name in ("train", "test")
@@ -80,22 +70,13 @@ def tiny_packed(found: Found) -> Source:
 
 def tiny_official(found: Found) -> Source:
     """``tiny-imagenet-200`` as it unpacks: every second of its classes, in their order."""
-    folders = sorted(path.name for path in (found.path / "train").iterdir() if path.is_dir())
-    classes = folders[::2]
+    classes = every_second(found.path / "train")
     train = class_folder(found.path / "train", found.shape, classes)
-    files, labels = _annotations(found.path / "val" / "val_annotations.txt")
+    table = read_tabbed(found.path / "val" / "val_annotations.txt")
+    files, labels = table[0].tolist(), table[1]
     rows = np.flatnonzero(np.isin(labels, classes))
     images = tuple(found.path / "val" / "images" / files[i] for i in rows)
     names = tuple(f"val/{files[i]}" for i in rows)
     return Source(
         train, tests={"test": Part(ImageFiles(images, found.shape), labels[rows], names=names)}
     )
-
-
-def _annotations(path: Path) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.str_]]]:
-    """Names and classes of validation images: the first two of its columns, parted by tabs."""
-    try:
-        rows = [line.split("\t")[:2] for line in path.read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        raise InputError(f'"{path}" cannot be read: {error.strerror}') from error
-    return [file for file, _ in rows], np.array([label for _, label in rows], dtype=np.str_)

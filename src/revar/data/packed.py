@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from revar.data.arrays import read_arrays
 from revar.data.columns import Text, read_columns, whole_numbers
-from revar.data.files import read_arrays
 from revar.data.images import decode, header
 from revar.errors import InputError
 
@@ -22,12 +22,20 @@ _AT_ONCE = 512
 
 def tiles(path: Path, side: int) -> NDArray[np.uint8]:
     """[n, side, side, 3] the tiles of a picture, row by row; the last ones may be padding."""
+    rows, columns = _grid(path, side)
+    sheet = decode(path, (3, rows * side, columns * side))
+    grid = sheet.reshape(3, rows, side, columns, side)
+    return np.ascontiguousarray(grid.transpose(1, 3, 2, 4, 0)).reshape(-1, side, side, 3)
+
+
+def _grid(path: Path, side: int) -> tuple[int, int]:
+    """Rows and columns of tiles, by the header of the picture."""
+    if not path.is_file():
+        raise InputError(f'"{path}" is missing')
     width, height, _ = header(path)
     if width % side or height % side:
         raise InputError(f'"{path}" of {width}x{height} px does not hold tiles of {side} px')
-    sheet = decode(path, (3, height, width))
-    grid = sheet.reshape(3, height // side, side, width // side, side)
-    return np.ascontiguousarray(grid.transpose(1, 3, 2, 4, 0)).reshape(-1, side, side, 3)
+    return height // side, width // side
 
 
 def sheet_rows(labels: Path, sheet: str, *columns: str) -> dict[str, Text]:
@@ -41,13 +49,17 @@ def sheet_rows(labels: Path, sheet: str, *columns: str) -> dict[str, Text]:
     Raises:
         InputError: no such rows, or not one for every tile from the first on.
     """
-    table = read_columns(labels, "file", "index", *columns)
+    return rows_of_sheet(labels, read_columns(labels, "file", "index", *columns), sheet)
+
+
+def rows_of_sheet(labels: Path, table: Mapping[str, Text], sheet: str) -> dict[str, Text]:
+    """The same from a table that was read."""
     mine = (table["file"] == sheet) | (table["file"] == sheet.rpartition(".")[0])
     places = whole_numbers(labels, "index", table["index"][mine])
     order = np.argsort(places, kind="stable")
     if not len(places) or not np.array_equal(places[order], np.arange(len(places))):
         raise InputError(f'"{labels}" has not one row for every tile of "{sheet}"')
-    return {name: table[name][mine][order] for name in columns}
+    return {name: cells[mine][order] for name, cells in table.items()}
 
 
 def sheet_tiles(path: Path, side: int, n: int) -> NDArray[np.uint8]:
@@ -56,12 +68,20 @@ def sheet_tiles(path: Path, side: int, n: int) -> NDArray[np.uint8]:
     Raises:
         InputError: there is no such file, or it holds fewer.
     """
-    if not path.is_file():
-        raise InputError(f'"{path}" is missing')
-    found = tiles(path, side)
-    if len(found) < n:
-        raise InputError(f'"{path}" has {len(found)} tiles, its labels are {n}')
-    return found[:n]
+    require_tiles(path, side, n)
+    return tiles(path, side)[:n]
+
+
+def require_tiles(path: Path, side: int, n: int) -> None:
+    """Refuse a sheet that is missing or too small; it is not decoded.
+
+    Raises:
+        InputError: there is no such file, or it holds fewer than n tiles.
+    """
+    rows, columns = _grid(path, side)
+    room = rows * columns
+    if room < n:
+        raise InputError(f'"{path}" has {room} tiles, its labels are {n}')
 
 
 def archived_images(

@@ -34,11 +34,13 @@ def read_batch(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it is missing, damaged, or would do more than build arrays.
     """
+    if not path.is_file():
+        raise InputError(f'"{path}" is missing')
     try:
         with path.open("rb") as file:
             batch = _ArraysOnly(file, encoding="bytes").load()
     except Exception as error:  # a damaged pickle fails in many ways
-        raise InputError(f'"{path}" is missing or no batch of CIFAR: {error}') from error
+        raise InputError(f'"{path}" is no batch of CIFAR: {error}') from error
     if not isinstance(batch, dict):
         raise InputError(f'"{path}" is no batch of CIFAR: it holds no dictionary')
     return {k.decode() if isinstance(k, bytes) else str(k): v for k, v in batch.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from revar.data.files import read_arrays
+from revar.data.arrays import one_array
 from revar.data.published import locate
 from revar.errors import InputError, unknown
 
@@ -27,13 +27,7 @@ def soft_labels(name: str = "cifar10h") -> NDArray[np.float64]:
     if name not in SOFT:
         raise unknown("set of soft labels", name, SOFT)
     found = locate(dataset_spec(name))
-    if found.path.suffix == ".npy":
-        try:
-            counts = np.load(found.path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f'"{found.path}" is no array of numbers: {error}') from error
-    else:
-        counts = read_arrays(found.path).get("counts", np.empty(0))
+    counts = one_array(found.path, "counts")
     size = (found.form.sizes["test"], found.spec.n_classes)
     votes = counts.astype(np.float64)
     if votes.shape != size or (votes < 0).any() or not (votes.sum(1) > 0).all():

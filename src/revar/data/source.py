@@ -169,7 +169,7 @@ def load_inputs(spec: str, reading: Reading) -> Part:
         part = evaluation_part(load_source(spec))
         return Part(part.x, names=part.names)
     if path.suffix == ".npz":
-        from revar.data.files import read_arrays
+        from revar.data.arrays import read_arrays
 
         arrays = read_arrays(path)
         if "x" not in arrays:

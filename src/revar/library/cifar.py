@@ -16,13 +16,14 @@ _TILED = (
 
 
 def _form(place: str, reader: str, layout: str = _AS_UNPACKED, counter: str = "") -> Form:
+    """A form whose counter is called as its reader, unless told."""
     return Form(
         place=place,
         layout=layout,
         reader=f"revar.data.cifar:{reader}",
         side=32,
         sizes=_SIZES,
-        counter=counter,
+        counter=f"revar.data.counts_arrays:{counter or reader}",
     )
 
 
@@ -37,6 +38,7 @@ def _people(name: str, who: str, base: str, array: str, file: str) -> DatasetSpe
                 f"cifar_human_labels/{file}",
                 "with_human_labels",
                 f"the authors' arrays clean_label and {array}",
+                "people",
             ),
         ),
         base=base,
@@ -53,7 +55,7 @@ SPECS: tuple[DatasetSpec, ...] = (
         citation="Krizhevsky 2009",
         n_classes=10,
         forms=(
-            _form("cifar10", "cifar10_tiled", _TILED, "revar.data.counts:label_arrays"),
+            _form("cifar10", "cifar10_tiled", _TILED),
             _form("cifar-10-batches-bin", "cifar10_binary"),
             _form("cifar-10-batches-py", "cifar10_python"),
         ),
@@ -72,6 +74,7 @@ SPECS: tuple[DatasetSpec, ...] = (
         obtain=_PAGE,
         licence=_FREE,
         paper={"train": 50_000, "test": 10_000},
+        paper_side=28,
     ),
     *(
         _people(f"cifar10n-{kind}", who, "cifar10", array, "cifar10n.npz")
@@ -90,8 +93,13 @@ SPECS: tuple[DatasetSpec, ...] = (
         citation="Peterson et al. 2019 (CIFAR-10H); Krizhevsky 2009",
         n_classes=10,
         forms=(
-            _form("cifar_human_labels/cifar10h.npz", "with_soft_labels", "array counts, 10000x10"),
-            _form("cifar10h-counts.npy", "with_soft_labels", "the authors' file"),
+            _form(
+                "cifar_human_labels/cifar10h.npz",
+                "with_soft_labels",
+                "array counts, 10000x10",
+                "soft",
+            ),
+            _form("cifar10h-counts.npy", "with_soft_labels", "the authors' file", "soft"),
         ),
         base="cifar10",
         obtain="github.com/jcpeterson/cifar-10h",

@@ -1,4 +1,4 @@
-"""Lists of classes that a data set is defined by."""
+"""Lists of classes and corruptions that a data set is defined by."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ IMAGENET_100 = frozenset((
 ))
 # fmt: on
 """The WordNet numbers of the hundred classes of ImageNet-1K that Tian et al. (2020) drew."""
+
+CORRUPTIONS = (
+    "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur",
+    "zoom_blur", "snow", "frost", "fog", "brightness", "contrast", "elastic_transform",
+    "pixelate", "jpeg_compression",
+)  # fmt: skip
+"""The fifteen of the benchmark (Hendrycks and Dietterich 2019), in its order."""
+SEVERITIES = (1, 2, 3, 4, 5)

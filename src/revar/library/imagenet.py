@@ -7,7 +7,7 @@ from revar.library.specs import DatasetSpec, Form
 _PAGE = "image-net.org"
 _TERMS = "ImageNet terms: non-commercial research"
 _FOLDERS = "revar.data.readers:class_folders"
-_COUNT = "revar.data.counts:folders"
+_COUNT = "revar.data.counts_files:folders"
 _RUSSAKOVSKY = "Russakovsky et al. 2015"
 
 
@@ -74,12 +74,13 @@ SPECS: tuple[DatasetSpec, ...] = (
                 reader="revar.data.imagenet:imagenet100",
                 parts={"train": "train", "test": "val"},
                 sizes={"test": 5_000},
-                counter="revar.data.counts:imagenet100",
+                counter="revar.data.counts_files:imagenet100",
             ),
         ),
         obtain=_PAGE,
         licence=_TERMS,
         paper={"train": 130_000, "test": 5_000},
+        paper_side=256,
     ),
     _shifted(
         "a",
@@ -110,6 +111,7 @@ SPECS: tuple[DatasetSpec, ...] = (
                 layout="<corruption>/<severity 1..5>/<WordNet number>/<image>, as it unpacks",
                 reader="revar.data.imagenet:corrupted",
                 sizes={"test": 3_750_000},
+                counter="revar.data.counts_files:imagenet_c",
             ),
         ),
         obtain="zenodo.org/records/2235448",
@@ -127,6 +129,7 @@ SPECS: tuple[DatasetSpec, ...] = (
                 reader="revar.data.imagenet:tiny_packed",
                 side=64,
                 sizes={"train": 10_000, "test": 5_000},
+                counter="revar.data.counts:tiny_packed",
             ),
             Form(
                 place="tiny-imagenet-200",
@@ -134,6 +137,7 @@ SPECS: tuple[DatasetSpec, ...] = (
                 reader="revar.data.imagenet:tiny_official",
                 side=64,
                 sizes={"train": 50_000, "test": 5_000},
+                counter="revar.data.counts_files:tiny_official",
             ),
         ),
         obtain="cs231n.stanford.edu/tiny-imagenet-200.zip",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from revar.library.specs import DatasetSpec, Form
 
 _IDX = "revar.data.handwriting:idx_files"
-_IDX_COUNT = "revar.data.counts:idx_files"
+_IDX_COUNT = "revar.data.counts_arrays:idx_files"
 _BUILT_IN = "scikit-learn, which has it"
 _UCI = "CC BY 4.0 (UCI)"
 _LECUN = "LeCun et al. 1998"
@@ -26,23 +26,27 @@ def _idx(folder: str, sizes: dict[str, int]) -> Form:
         layout=_FOUR,
         reader=_IDX,
         parts={"train": f"{folder}/train", "test": f"{folder}/t10k"},
+        side=28,
         sizes=sizes,
         counter=_IDX_COUNT,
     )
 
 
-def _usps(reader: str, sizes: dict[str, int]) -> Form:
+def _usps(reader: str, sizes: dict[str, int], besides: str = "") -> Form:
     return Form(
         place="digits/usps.npz",
-        layout="arrays of 16x16 bytes and of labels with train and test in their names",
+        layout=f"arrays of 16x16 bytes and of labels with train and test in their names{besides}",
         reader=f"revar.data.handwriting:{reader}",
+        side=16,
         sizes=sizes,
+        counter=f"revar.data.counts_arrays:{reader}",
     )
 
 
 def _pacs(
     name: str, summary: str, reader: str, sizes: dict[str, int], options: dict[str, str | int]
 ) -> DatasetSpec:
+    counter = "pacs_domain" if options else "pacs"
     return DatasetSpec(
         name=name,
         summary=summary,
@@ -55,6 +59,7 @@ def _pacs(
                 reader=reader,
                 side=64,
                 sizes=sizes,
+                counter=f"revar.data.counts:{counter}_packed",
             ),
             Form(
                 place="PACS",
@@ -62,6 +67,7 @@ def _pacs(
                 reader=reader,
                 side=224,
                 sizes=sizes,
+                counter=f"revar.data.counts_files:{counter}",
             ),
         ),
         options=options,
@@ -78,6 +84,7 @@ SPECS: tuple[DatasetSpec, ...] = (
         citation="UCI, through scikit-learn",
         n_classes=10,
         sizes={"train": 1_198, "test": 599},
+        side=8,
         obtain=_BUILT_IN,
         licence=_UCI,
     ),
@@ -88,6 +95,7 @@ SPECS: tuple[DatasetSpec, ...] = (
         citation="UCI, through scikit-learn; noise after Xia et al. 2020",
         n_classes=10,
         sizes={"train": 1_198, "test": 599, "shifted": 599},
+        side=8,
         obtain=_BUILT_IN,
         licence=_UCI,
     ),
@@ -112,7 +120,9 @@ SPECS: tuple[DatasetSpec, ...] = (
                 layout="and its labels: the test images only",
                 reader=_IDX,
                 parts={"test": "digits/mnist-t10k"},
+                side=28,
                 sizes={"test": 10_000},
+                counter=_IDX_COUNT,
             ),
         ),
         obtain=_MNIST_PAGE,
@@ -132,8 +142,13 @@ SPECS: tuple[DatasetSpec, ...] = (
         summary="usps, and the test images of mnist at 16x16 px as the shifted test mnist",
         citation=f"Hull 1994; {_LECUN}",
         n_classes=10,
-        forms=(_usps("usps_to_mnist", {"train": 7_291, "test": 2_007, "mnist": 10_000}),),
-        base="mnist",
+        forms=(
+            _usps(
+                "usps_to_mnist",
+                {"train": 7_291, "test": 2_007, "mnist": 10_000},
+                "; beside it the test images and labels of mnist, mnist-t10k-*-ubyte.gz",
+            ),
+        ),
         obtain=f"{_USPS_PAGE} and {_MNIST_PAGE}",
         licence="as usps and mnist",
     ),
@@ -170,7 +185,9 @@ SPECS: tuple[DatasetSpec, ...] = (
                     "switzerland": "processed.switzerland.csv",
                     "va": "processed.va.csv",
                 },
+                side=0,
                 sizes={"hungarian": 294, "switzerland": 123, "va": 200, "train": 242, "test": 61},
+                counter="revar.data.counts:heart_disease",
             ),
         ),
         obtain="archive.ics.uci.edu/dataset/45/heart+disease",

@@ -25,10 +25,10 @@ class Form:
         layout: what else belongs there, in words.
         reader: ``module:function`` from a `Found` to a `revar.data.source.Source`.
         parts: part to the file or folder it is read from, for the general readers.
-        side: the images are read as squares of this many pixels.
+        side: the images are squares of this many pixels, as they are read; 0 for tables.
         sizes: what a complete copy holds.
-        counter: ``module:function`` from a `Found` to `Sizes`, without reading images; where it
-            is empty, ``sizes`` is taken for what is there.
+        counter: ``module:function`` from a `Found` to the `Sizes` of what is there, without
+            decoding images; it refuses what is missing or damaged.
     """
 
     place: str
@@ -37,7 +37,7 @@ class Form:
     parts: Mapping[str, str] = field(default_factory=dict)
     side: int = 224
     sizes: Sizes = field(default_factory=dict)
-    counter: str = ""
+    counter: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +49,25 @@ class DatasetSpec(Entry):
         forms: the ways it may lie there, the first that is found is read; none where it comes
             with a package (``target`` then gives its source).
         sizes: of what comes with a package.
+        side: pixels of what comes with a package.
         base: another data set whose images it takes.
         options: what its reader needs to know besides.
         obtain: where to get it.
         licence: what its makers allow, in a few words.
         paper: sizes in the dataset table and text of the ReVaR paper, where it has them.
+        paper_side: pixels of the images in that table, 0 where it has none.
     """
 
     n_classes: int
     forms: tuple[Form, ...] = ()
     sizes: Sizes = field(default_factory=dict)
+    side: int = 0
     base: str = ""
     options: Mapping[str, str | int] = field(default_factory=dict)
     obtain: str
     licence: str
     paper: Sizes = field(default_factory=dict)
+    paper_side: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,7 @@ class Found:
         image_shape: (channels, height, width) wanted of images that are read from files of their
             own, in place of what the form says.
         part: the only part that is asked for, where a reader can do with less.
+        base: sizes of the data set whose images it takes, for counters.
     """
 
     spec: DatasetSpec
@@ -84,6 +89,7 @@ class Found:
     root: Path
     image_shape: tuple[int, ...] | None = None
     part: str = ""
+    base: Sizes = field(default_factory=dict)
 
     @property
     def path(self) -> Path:

@@ -224,7 +224,7 @@ def write_table(
     paper: PublishedTable | None,
     stand_ins: Mapping[str, str],
 ) -> list[Path]:
-    """CSV, JSON and Markdown of one grid, and a picture where columns are coverages."""
+    """CSV, JSON and Markdown of one grid, and a picture where answered columns are coverages."""
     stem = folder / asked.name.replace("/", "-")
     lines = records(asked, answers, paper, stand_ins)
     folder.mkdir(parents=True, exist_ok=True)
@@ -240,7 +240,8 @@ def write_table(
     text = markdown(asked, answers, paper, stand_ins)
     stem.with_suffix(".md").write_text(text, encoding="utf-8")
     written = [stem.with_suffix(suffix) for suffix in (".csv", ".json", ".md")]
-    if any("@" in column for column in asked.columns):
+    stem.with_suffix(".png").unlink(missing_ok=True)
+    if any("@" in column and found.values for (_, column), found in answers.items()):
         draw_coverages(asked, answers, stand_ins, stem.with_suffix(".png"))
         written.append(stem.with_suffix(".png"))
     return written
@@ -313,5 +314,9 @@ def draw_coverages(
         ax.set_xlabel("coverage")
         ax.grid(alpha=0.3)
     axes[0][0].set_ylabel(f"{asked.metric}{', %' if asked.percent else ''}")
-    axes[0][-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    # A panel may have no answer yet, so that the last one may not have every row, or any.
+    lines = {str(line.get_label()): line for ax in axes[0] for line in ax.get_lines()}
+    axes[0][-1].legend(
+        lines.values(), lines.keys(), loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False
+    )
     fig.savefig(path, dpi=130)

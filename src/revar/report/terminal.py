@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich import box
+from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 
 _DEFAULT_NOTE = "all in %; * used unless told otherwise"
@@ -80,7 +82,7 @@ def auarc_table(
     return table
 
 
-def names_table(kind: str, entries: list[dict[str, Any]]) -> Table:
+def names_table(kind: str, entries: list[dict[str, Any]]) -> Table | Group:
     """What is registered."""
     if kind == "datasets":
         return datasets_table(entries)
@@ -94,39 +96,69 @@ def names_table(kind: str, entries: list[dict[str, Any]]) -> Table:
     return table
 
 
-def datasets_table(entries: list[dict[str, Any]]) -> Table:
-    """The paper's statistics of data sets for what is there; how to get what is not.
+def datasets_table(entries: list[dict[str, Any]]) -> Group:
+    """The paper's statistics of data sets for what is there, and what each of them is.
 
-    Sizes in brackets are the paper's, where it has some.
+    Sizes in brackets are the paper's, where it has some. Both tables fit a terminal of 80
+    columns, which one of them would not.
     """
-    table = Table(
-        title="datasets",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
+    numbers, words = (
+        Table(
+            title=title,
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+        for title in ("datasets", "what they are")
     )
-    table.add_column("name", no_wrap=True)
-    for name in ("classes", "train", "test"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
+    numbers.add_column("name", no_wrap=True)
+    for name in ("#labels", *_SHOWN, "size"):
+        numbers.add_column(name, justify="right", no_wrap=True)
+    words.add_column("name", no_wrap=True)
+    words.add_column("what it is", overflow="fold")
+    obtain = {entry["name"]: entry["obtain"] for entry in entries}
     for entry in entries:
-        sizes, paper = entry["sizes"], entry["paper"]
-        here = sizes is not None
-        cells = [_size(sizes, paper, part) for part in ("train", "test")]
-        text = entry["summary"] if here else f"not here: get it from {entry['obtain']}"
-        others = {} if sizes is None else {k: v for k, v in sizes.items() if k not in _SHOWN}
-        if others:
-            text += f" ({', '.join(f'{name} {size:,}' for name, size in others.items())})"
-        style = None if here else "dim"
-        table.add_row(entry["name"], f"{entry['classes']:,}", *cells, text, style=style)
-    table.caption = "examples that are there; (the paper's, where it gives them); layout: --json"
-    return table
+        sizes, paper = _shown(entry["sizes"] or {}), entry["paper"]
+        style = None if entry["state"] == "here" else "dim"
+        cells = [_cell(_thousands(sizes.get(k)), _thousands(paper.get(k))) for k in _SHOWN]
+        cells.append(_cell(entry["image_size"], entry["paper_image_size"]))
+        numbers.add_row(entry["name"], f"{entry['classes']:,}", *cells, style=style)
+        words.add_row(entry["name"], escape(_words(entry, obtain)), style=style)
+    numbers.caption = "examples that are there; (the paper's); val: the part val, or else meta"
+    words.caption = "layout, licence and citation: --json"
+    return Group(numbers, "", words)
 
 
-_SHOWN = ("train", "test")
+_SHOWN = ("train", "val", "test")
 
 
-def _size(sizes: Mapping[str, int] | None, paper: Mapping[str, int], part: str) -> str:
-    here = "-" if sizes is None or part not in sizes else f"{sizes[part]:,}"
-    return f"{here}\n({paper[part]:,})" if part in paper else here
+def _shown(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Examples by column; a meta set of its own is what the paper calls validation."""
+    val = {"val": sizes["meta"]} if "meta" in sizes else {}
+    return {**val, **sizes}
+
+
+def _words(entry: Mapping[str, Any], obtain: Mapping[str, str]) -> str:
+    """What a data set is and which parts have no column, or why it is not here."""
+    if entry["state"] == "damaged":
+        return f"damaged: {entry['missing']}"
+    if entry["lacking"]:
+        base = entry["lacking"]
+        return f"not here: the images of {base} are missing, get them from {obtain[base]}"
+    if entry["state"] == "absent":
+        return f"not here: get it from {entry['obtain']}"
+    text = str(entry["summary"])
+    column = "val" if "val" in entry["sizes"] else "meta"
+    others = {k: v for k, v in entry["sizes"].items() if k not in ("train", "test", column)}
+    if others:
+        text += f" ({', '.join(f'{name} {size:,}' for name, size in others.items())})"
+    return f"{text}; not complete: {entry['incomplete']}" if entry["incomplete"] else text
+
+
+def _thousands(size: int | None) -> str | None:
+    return None if size is None else f"{size:,}"
+
+
+def _cell(here: str | None, paper: str | None) -> str:
+    return f"{here or '-'}\n({paper})" if paper else here or "-"

@@ -72,6 +72,16 @@ def stand_ins(scale: Scale, columns: Sequence[str]) -> dict[str, str]:
     return {name: text for name, text in found.items() if text}
 
 
+def left_out(scale: Scale, columns: Sequence[str]) -> dict[str, str]:
+    """Why places are not asked at a scale, by their names; those that are asked are not named."""
+    missing = dict.fromkeys(split_column(column)[0] for column in columns)
+    return {
+        name: scale.left_out.get(name, f"scale {scale.name} has no data for it")
+        for name in missing
+        if name not in scale.places
+    }
+
+
 def cell_at(way: Way, place: Place) -> Cell:
     """The run behind a way at a place."""
     return place.setting.cell(way, unlabelled=place.tests if way.unlabelled else ())
@@ -90,7 +100,7 @@ def grid(
     percent: bool = True,
     change: Callable[[Way], Way] | None = None,
 ) -> Grid:
-    """Every method at every place; places that the scale does not have are left out.
+    """Every method at every place; places that the scale does not have are left out, and named.
 
     Args:
         scale: says where the columns are.
@@ -116,4 +126,5 @@ def grid(
     return Grid(
         name=name, title=title, metric=metric, higher=higher, percent=percent, rows=tuple(rows),
         columns=tuple(there), questions=questions, stands_for=stand_ins(scale, there),
+        left_out=left_out(scale, columns),
     )  # fmt: skip

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from revar.errors import unknown
+from revar.errors import InputError, unknown
 from revar.tables import controls, learning, plex, selective
-from revar.tables.places import Scale
+from revar.tables.places import SCALES, Scale, scale_of
 from revar.tables.questions import Grid, asked_of
 
 
@@ -32,6 +32,10 @@ class Table:
         if not self.control or scale.control_seeds is None:
             return made
         return [asked_of(grid, scale.control_seeds) for grid in made]
+
+    def has_columns(self, scale: Scale) -> bool:
+        """Whether there is anything to ask at a scale."""
+        return any(grid.columns for grid in self.grids(scale))
 
     @property
     def summary(self) -> str:
@@ -81,3 +85,27 @@ def find_table(name: str) -> Table:
         if table.name == name:
             return table
     raise unknown("table", name, [*(table.name for table in TABLES), "controlled"])
+
+
+def tables_at(names: Sequence[str], scale: Scale) -> tuple[Table, ...]:
+    """Tables by their names; of ``all`` those that have columns at the scale.
+
+    Raises:
+        InputError: no such table, or one that has no columns at the scale.
+    """
+    if "all" in names:
+        return tuple(table for table in TABLES if table.has_columns(scale))
+    found = tuple(find_table(name) for name in names)
+    for table in found:
+        if not table.has_columns(scale):
+            why = "; ".join(f"{name}: {said}" for name, said in left_out([table], scale).items())
+            others = [name for name in SCALES if table.has_columns(scale_of(name))]
+            msg = f'table "{table.name}" has no columns at scale "{scale.name}" ({why})'
+            raise InputError(f"{msg}: use --scale {' or '.join(others)}")
+    return found
+
+
+def left_out(tables: Sequence[Table], scale: Scale) -> dict[str, str]:
+    """Why places that tables ask about have no columns at a scale, by their names."""
+    grids = [grid for table in tables for grid in table.grids(scale)]
+    return {name: reason for grid in grids for name, reason in grid.left_out.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,8 @@ class DataChoice:
     Attributes:
         name: a name of ``revar list datasets``, or ``generated``.
         train: at most so many training examples, all classes alike; ``None`` takes all.
-        tests: test sets by name: those of the data, or one with a corruption, ``test+fog:3``.
+        tests: test sets by name: those of the data, one with a corruption, ``test+fog:3``, or
+            another data set of images of the same size, ``imagenet-a``, ``imagenet-c:fog-3``.
         test: at most so many examples of each.
         label_noise: ``KIND:RATE`` on the training labels, or none.
         clean_meta: take the meta set off before the noise.
@@ -98,5 +100,10 @@ class Cell:
     @property
     def digest(self) -> str:
         """Its name in a store: of what was asked, and of `VERSION` for what was not."""
-        text = json.dumps(self.to_json(), sort_keys=True).encode()
-        return hashlib.blake2b(text, digest_size=10).hexdigest()
+        return digest_of(self.to_json())
+
+
+def digest_of(asked: Mapping[str, Any]) -> str:
+    """The name of a cell by its plain JSON values."""
+    text = json.dumps(asked, sort_keys=True).encode()
+    return hashlib.blake2b(text, digest_size=10).hexdigest()

@@ -18,6 +18,7 @@ from revar.tables.build import (
     at_coverages,
     cell_at,
     grid,
+    left_out,
     split_column,
     stand_ins,
 )
@@ -56,11 +57,12 @@ def _from_scratch(scale: Scale) -> Scale:
 
 def _with_net(scale: Scale, net: str) -> Scale:
     """Every place with another classifier."""
-    there = _from_scratch(scale)
-    places = {
-        name: replace(place, setting=replace(place.setting, backbone=scale.nets[net]))
-        for name, place in there.places.items()
-    }
+    there, further = _from_scratch(scale), scale.net_settings.get(net, ())
+    places = {}
+    for name, place in there.places.items():
+        fields = (*place.setting.settings, *further)
+        setting = replace(place.setting, backbone=scale.nets[net], settings=fields)
+        places[name] = replace(place, setting=setting)
     return replace(scale, places=places)
 
 
@@ -76,7 +78,7 @@ def vit(scale: Scale) -> list[Grid]:
         Grid(
             name="vit", title="another kind of classifier", metric="accuracy",
             rows=("resnet101", "vit-small"), columns=there, questions=questions,
-            stands_for=stand_ins(_from_scratch(scale), there),
+            stands_for=stand_ins(_from_scratch(scale), there), left_out=left_out(scale, columns),
         )
     ]  # fmt: skip
 
@@ -166,11 +168,8 @@ def cost(scale: Scale) -> list[Grid]:
     Time is the fastest epoch of three over 4,000 examples, with nothing beside it; epochs are
     those of the ordinary runs. Rows that end in ``paper`` are of the paper's text.
     """
-    columns = tuple(
-        c
-        for c in ("imagenet-1k", "cifar100", "eyepacs", "imagenet-100", "camelyon17", "iwildcam")
-        if c in scale.places
-    )
+    asked = ("imagenet-1k", "cifar100", "eyepacs", "imagenet-100", "camelyon17", "iwildcam")
+    columns = tuple(column for column in asked if column in scale.places)
     questions = {}
     for way, ending in (("revar", ""), ("revar-paper", "-paper")):
         for column in columns:
@@ -185,5 +184,6 @@ def cost(scale: Scale) -> list[Grid]:
             name="cost", title="time and epochs relative to plain training", metric="ratio",
             higher=None, percent=False, rows=tuple(dict.fromkeys(row for row, _ in questions)),
             columns=columns, questions=questions, stands_for=stand_ins(scale, columns),
+            left_out=left_out(scale, asked),
         )
     ]  # fmt: skip

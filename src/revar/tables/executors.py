@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +18,8 @@ from revar.tables.cell import Cell
 
 ATTEMPTS = 3
 """How often a cell is begun whose worker dies."""
+REACHED = 10.0
+"""Seconds within which the address of a cluster must answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,8 @@ class Local:
                     tell(Outcome(cell, f"its worker died {ATTEMPTS} times (killed, or memory?)"))
 
     def _once(self, left: dict[Cell, int], root: Path, device: str, tell: Tell) -> None:
-        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
+        context = get_context("spawn")
+        with ProcessPoolExecutor(self.workers, context, initializer=_end_with_parent) as pool:
             waiting = list(left)
             running: dict[Future[Outcome], Cell] = {}
             # No more than there are workers, to know which cells a broken pool was at.
@@ -133,11 +139,20 @@ class Ray:
     cpus: float = 1.0
 
     def run(self, cells: Sequence[Cell], root: Path, device: str, tell: Tell) -> None:
-        """The store must be a folder that all machines of the cluster share."""
+        """The store must be a folder that all machines of the cluster share.
+
+        Raises:
+            InputError: there is no cluster at the address.
+        """
         ray = _ray()
         started = not ray.is_initialized()
         if started:
-            ray.init(address=self.address, log_to_driver=False, logging_level="error")
+            _require_reached(self.address)
+            try:
+                ray.init(address=self.address, log_to_driver=False, logging_level="error")
+            except (ConnectionError, ValueError) as error:
+                why = str(error).splitlines()[0]
+                raise InputError(f'no Ray cluster at --address "{self.address}": {why}') from error
         task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=ATTEMPTS - 1)(
             train_cell
         )
@@ -160,6 +175,31 @@ class Ray:
                 tell(ray.get(job))
             except ray.exceptions.RayError as error:
                 tell(Outcome(cell, f"Ray: {str(error).splitlines()[0]}"))
+
+
+def _end_with_parent() -> None:
+    """Let a worker of a pool end when the process that made the pool is killed."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        # A pipe, which closes however the parent ends.
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _require_reached(address: str | None) -> None:
+    """Refuse HOST:PORT where nothing listens: Ray itself would wait for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED).close()
+    except (OSError, OverflowError) as error:
+        msg = f'no Ray cluster at --address "{address}": {error}; start one with "ray start --head"'
+        raise InputError(msg) from error
 
 
 def _ray() -> Any:

@@ -36,17 +36,15 @@ def auarc(score: str) -> OfSet:
 
 
 def _of_score(cell: Finished, test: str, *, score: str, figure: str) -> float:
-    figures = cell.metrics[test]
-    name = figures["default_score"] if score == "default" else score
-    if name not in figures["scores"]:
+    name = cell.entry(str, test, "default_score") if score == "default" else score
+    if name not in cell.entry(dict, test, "scores"):
         raise InputError(f'cell "{cell.path.name}" has no score "{name}"')
-    value = figures["scores"][name][figure]
-    return float("nan") if value is None else float(value)
+    return cell.number(test, "scores", name, figure)
 
 
 def plain(figure: str) -> OfSet:
     """A figure that needs no score: accuracy, ece, nll."""
-    return lambda cell, test: float(cell.metrics[test][figure])
+    return lambda cell, test: cell.number(test, figure)
 
 
 def accuracy_at(coverage: float, score: str) -> OfSet:
@@ -110,7 +108,7 @@ def _crowd(soft: str, cell: Finished) -> NDArray[np.float64]:
     if soft == "generated":
         from revar.data.generated import generated_soft_labels
 
-        return generated_soft_labels(cell.asked["seed"])
+        return generated_soft_labels(cell.seed)
     from revar.data.soft import soft_labels
 
     return soft_labels(soft)
@@ -135,8 +133,7 @@ def entropy_correlation(kind: str) -> OfSet:
     """Of the U-Score with the entropy of the softmax."""
 
     def ask(cell: Finished, test: str) -> float:
-        value = cell.metrics[test]["scores"]["uscore"][f"entropy_{kind}"]
-        return float("nan") if value is None else float(value)
+        return cell.number(test, "scores", "uscore", f"entropy_{kind}")
 
     return ask
 

@@ -39,10 +39,13 @@ def draw_images(
         coverage: share of the tune split to answer.
 
     Raises:
-        InputError: the run is not there, or a share that is none.
+        InputError: the run is not there, a share that is none, or a scale without a country.
     """
     if not 0 < coverage < 1:
         raise InputError(f"--coverage must be between 0 and 1, it is {coverage:g}")
+    missing = [name for name in COUNTRIES if name not in scale.places]
+    if missing:
+        raise InputError(f'scale "{scale.name}" has no {", ".join(missing)} to show: use small')
     place = scale.places["eyepacs"]
     cell = cell_at(WAYS["revar"], place).seeded(seed)
     finished = CellStore(root).find(cell)

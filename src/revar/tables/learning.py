@@ -23,9 +23,7 @@ def label_noise(scale: Scale) -> list[Grid]:
 def label_uncertainty(scale: Scale) -> list[Grid]:
     """Agreement with the disagreement of people."""
     ask: Ask = lambda request: figures.kl_to(request.place.soft or "")  # noqa: E731
-    columns = tuple(
-        c for c in ("imagenet-100h", "cifar100h") if c in scale.places and scale.places[c].soft
-    )
+    columns = ("imagenet-100h", "cifar100h")
     title = "divergence of the prediction from what people said"
     rows = ("sr", "revar", "revar-paper")
     return [
@@ -52,9 +50,10 @@ def adaptation_ood(scale: Scale) -> list[Grid]:
 
 
 def two_phase(scale: Scale) -> list[Grid]:
-    """Unlabelled points late or from the start.
+    """Unlabelled points late or early.
 
-    The late start is the default of the field; ``early`` has them from the first step.
+    The late start is the default of the field; ``early`` has them after a tenth of the budget,
+    when the warm-up is over. Its row is called ``from-start``.
     """
 
     def late(way: Way) -> Way:
@@ -63,7 +62,7 @@ def two_phase(scale: Scale) -> list[Grid]:
     def early(way: Way) -> Way:
         return way.with_settings(unlabelled_from="0.1")
 
-    title = "unlabelled points after 77 % of the budget, or from the start"
+    title = "unlabelled points after 77 % of the budget, or after a tenth of it"
     columns = at_coverages(("aptos",))
     whole = grid(
         scale, "two-phase-adaptation", title, "accuracy", ("revar-pv",), columns, ACCURACY,

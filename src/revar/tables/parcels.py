@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import json
-import shutil
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from revar.errors import InputError
+from revar.tables.cell import digest_of
+from revar.tables.store import ASKED, METRICS, SCORES, Finished
 
-_WHOLE = {"cell.json", "metrics.json", "scores.json", "log.jsonl", "provenance.json"}
+_WHOLE = {ASKED, METRICS, SCORES, "log.jsonl", "provenance.json"}
+_PREDICTIONS = "predictions"
+
+
+class Merged(NamedTuple):
+    """What became of the cells of a file.
+
+    Attributes:
+        new: how many were not there.
+        completed: how many were there without predictions, and have got them.
+        known: how many stay as they are.
+    """
+
+    new: int
+    completed: int
+    known: int
 
 
 def _cells(root: Path) -> list[Path]:
-    return sorted(path.parent for path in root.glob("*/cell.json") if path.parent.name[0] != ".")
+    return sorted(path.parent for path in root.glob(f"*/{ASKED}") if path.parent.name[0] != ".")
 
 
 def pack(
@@ -37,7 +56,7 @@ def pack(
         raise InputError(f'"{root}" has no finished cells to pack')
     if file.exists():
         raise InputError(f'"{file}" exists: choose another file')
-    left_out = {"run"} if predictions else {"run", "predictions"}
+    left_out = {"run"} if predictions else {"run", _PREDICTIONS}
     beside = file.with_name(f".{file.name}.new")
     with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as archive:
         for cell in cells:
@@ -49,45 +68,106 @@ def pack(
     return len(cells)
 
 
-def merge(file: Path, root: Path) -> tuple[int, int]:
+def merge(file: Path, root: Path) -> Merged:
     """Unpack cells into a store; those it has already stay as they are.
+
+    One that is there without predictions gets those of the file, if all figures are the same.
 
     Args:
         file: that `pack` wrote.
         root: of the store.
 
-    Returns:
-        How many were new, and how many were there.
-
     Raises:
-        InputError: it is no such file, or damaged; the store is then as it was.
+        InputError: it is no such file, or damaged, or has other figures for a cell that lacks
+            predictions; the store is then as it was.
     """
     try:
         archive = zipfile.ZipFile(file)
     except (OSError, zipfile.BadZipFile) as error:
         raise InputError(f'"{file}" is no parcel of cells: {error}') from error
     with archive:
-        if archive.testzip() is not None:
-            raise InputError(f'"{file}" is damaged: {archive.testzip()} has another checksum')
-        members: dict[str, list[str]] = {}
-        for name in archive.namelist():
-            digest, _, inside = name.partition("/")
-            if not inside or ".." in Path(name).parts or Path(name).is_absolute():
-                raise InputError(f'"{file}" is no parcel of cells: it holds "{name}"')
-            members.setdefault(digest, []).append(inside)
-        for digest, files in members.items():
-            if not set(files) >= _WHOLE:
-                missing = sorted(_WHOLE - set(files))[0]
-                raise InputError(f'"{file}" is no parcel of cells: "{digest}" has no {missing}')
-            json.loads(archive.read(f"{digest}/cell.json"))
+        _require_sound(archive, file)
+        members = _members(archive, file)
+        new = [digest for digest in members if not (root / digest / ASKED).exists()]
+        completed = [
+            digest
+            for digest in members
+            if digest not in new and _completes(archive, digest, members[digest], root, file)
+        ]
         root.mkdir(parents=True, exist_ok=True)
-        new = [digest for digest in members if not (root / digest / "cell.json").exists()]
-        for digest in new:
-            beside = root / f".{digest}.merged"
-            shutil.rmtree(beside, ignore_errors=True)
-            for inside in members[digest]:
-                target = beside / inside
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(archive.read(f"{digest}/{inside}"))
-            beside.replace(root / digest)
-    return len(new), len(members) - len(new)
+        # All is unpacked before anything gets its name.
+        with TemporaryDirectory(prefix=".merged-", dir=root) as folder:
+            beside = Path(folder)
+            for digest in (*new, *completed):
+                for inside in members[digest]:
+                    target = beside / digest / inside
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(archive.read(f"{digest}/{inside}"))
+            for digest in new:
+                (beside / digest).replace(root / digest)
+            for digest in completed:
+                (beside / digest / _PREDICTIONS).replace(root / digest / _PREDICTIONS)
+    return Merged(len(new), len(completed), len(members) - len(new) - len(completed))
+
+
+def _require_sound(archive: zipfile.ZipFile, file: Path) -> None:
+    try:
+        bad = archive.testzip()
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError) as error:
+        raise InputError(f'"{file}" is damaged: {error}') from error
+    if bad is not None:
+        raise InputError(f'"{file}" is damaged: {bad} has another checksum')
+
+
+def _members(archive: zipfile.ZipFile, file: Path) -> dict[str, list[str]]:
+    """The files of each cell, by its digest, once it is clear that they are cells."""
+    refused = f'"{file}" is no parcel of cells'
+    members: dict[str, list[str]] = {}
+    for name in archive.namelist():
+        digest, _, inside = name.partition("/")
+        if not inside or ".." in Path(name).parts or Path(name).is_absolute():
+            raise InputError(f'{refused}: it holds "{name}"')
+        members.setdefault(digest, []).append(inside)
+    if not members:
+        raise InputError(f"{refused}: it is empty")
+    for digest, files in members.items():
+        if not set(files) >= _WHOLE:
+            missing = sorted(_WHOLE - set(files))[0]
+            raise InputError(f'{refused}: "{digest}" has no {missing}')
+        asked = _object(archive, f"{digest}/{ASKED}", refused)
+        asked.pop("recipe", None)
+        if digest_of(asked) != digest:
+            msg = f'what {ASKED} of "{digest}" asks has the digest "{digest_of(asked)}"'
+            raise InputError(f"{refused}: {msg}")
+        for name in (METRICS, SCORES):
+            _object(archive, f"{digest}/{name}", refused)
+    return members
+
+
+def _object(archive: zipfile.ZipFile, name: str, refused: str) -> dict[str, Any]:
+    try:
+        found = json.loads(archive.read(name))
+    except ValueError as error:
+        raise InputError(f"{refused}: {name} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{refused}: {name} is no JSON object")
+    return found
+
+
+def _completes(
+    archive: zipfile.ZipFile, digest: str, files: list[str], root: Path, file: Path
+) -> bool:
+    """Whether a cell of the file has the predictions that the one of the store lacks."""
+    there = Finished(root / digest)
+    comes = any(name.startswith(f"{_PREDICTIONS}/") for name in files)
+    if not comes or there.has_predictions:
+        return False
+    for name in (METRICS, SCORES):
+        both = there.read(name), _object(archive, f"{digest}/{name}", f'"{file}"')
+        # As text, because NaN is not itself.
+        if len({json.dumps(one, sort_keys=True) for one in both}) > 1:
+            raise InputError(
+                f'"{file}" has other figures ({name}) for cell "{digest}", which is here without '
+                f'predictions: remove "{there.path}" to take those of the file'
+            )
+    return True

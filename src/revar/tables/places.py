@@ -1,94 +1,20 @@
 """Columns: the data a column of the paper stands for, at each scale.
 
-``paper`` is the paper's own recipe. ``small`` asks the same question of data that fits one GPU
-for half an hour; what stands in for what is in docs/results.md. ``smoke`` is generated data.
+``paper`` is the paper's own recipe (`revar.tables.paper_scale`). ``small`` asks the same question
+of data that fits one GPU for half an hour; what stands in for what is in docs/results.md. ``smoke``
+is generated data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from revar.errors import InputError, unknown
-from revar.tables.cell import Cell, DataChoice
-from revar.tables.ways import Settings, Way
+from revar.tables.cell import DataChoice
+from revar.tables.paper_scale import NOT_FOUND, paper_scale
+from revar.tables.scale import Place, Scale, Setting
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """How everything on one data set is trained, whatever the method.
-
-    Attributes:
-        data: with all test sets that any column asks about, so that columns share runs.
-        backbone: of the classifier.
-        epochs: passes over the training data.
-        settings: further fields for every method.
-    """
-
-    data: DataChoice
-    backbone: str
-    epochs: int
-    settings: Settings = ()
-
-    def cell(self, way: Way, **changes: object) -> Cell:
-        """A method on this data; changes are those of the data.
-
-        Args:
-            way: the method.
-            changes: fields of `DataChoice`.
-        """
-        data = replace(self.data, **changes)  # type: ignore[arg-type]
-        return Cell(
-            data=data,
-            method=way.method,
-            settings=(*self.settings, *way.settings),
-            backbone=self.backbone,
-            epochs=self.epochs,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a column is asked.
-
-    Attributes:
-        setting: of the runs.
-        tests: sets of those runs; a figure over several is their mean.
-        stands_for: what is asked here instead of the paper's data, or nothing.
-        soft: name of the soft labels of the test set, if there are any.
-    """
-
-    setting: Setting
-    tests: tuple[str, ...] = ("test",)
-    stands_for: str = ""
-    soft: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """How large the tables are.
-
-    Attributes:
-        name: of the scale.
-        seeds: of every cell.
-        control_seeds: of tables of controls, if they have fewer.
-        places: by the name of the column; what is not there is left out of the tables.
-        scorers: nets of the U-Score for ``uscore-architecture``, by row.
-        nets: of both networks for ``vit``, ``wrn`` and ``parameter-control``, by name.
-        pretrained: how the large pretrained model is fine-tuned, by the name of the column.
-        scratch: where other nets are asked about, instead of places that start from trained
-            weights: those are of one net alone.
-    """
-
-    name: str
-    seeds: int
-    places: Mapping[str, Place]
-    scorers: Mapping[str, str]
-    nets: Mapping[str, str]
-    pretrained: Mapping[str, Setting]
-    scratch: Mapping[str, Place] = field(default_factory=dict)
-    control_seeds: int | None = None
-
+__all__ = ["SCALES", "Place", "Scale", "Setting", "scale_of"]
 
 _CORRUPTIONS = ("gaussian_noise:3", "defocus_blur:3", "fog:3", "contrast:3", "jpeg_compression:3")
 
@@ -203,55 +129,14 @@ def _small() -> Scale:
             **dict.fromkeys(("cifar100", "imagenet-c", "cifar100h"), cifar_tuned),
         },
         scratch={"eyepacs": inside, "aptos": outside, "imagenet-100": inside},
-    )  # fmt: skip
-
-
-def _paper() -> Scale:
-    image = (("batch_size", "128"), ("learning_rate", "0.01"), ("weight_decay", "1e-4"))
-    dr = Setting(
-        data=DataChoice(name="eyepacs", tests=("test", "aptos")), backbone="resnet50", epochs=300,
-        settings=(("batch_size", "64"), ("learning_rate", "0.003"), ("weight_decay", "1e-4")),
-    )  # fmt: skip
-    cifar = Setting(
-        data=DataChoice(name="cifar100"), backbone="resnet50-cifar", epochs=300, settings=image
-    )
-    hundred = Setting(
-        data=DataChoice(name="imagenet-100"), backbone="vgg16_bn", epochs=300, settings=image
-    )
-    thousand = Setting(
-        data=DataChoice(name="imagenet-1k"), backbone="resnet50", epochs=300, settings=image
-    )
-    noisy = replace(cifar, data=replace(cifar.data, label_noise="instance:0.2"))
-    # PLEX itself is published for another framework; the same kind of model stands in.
-    tuned = replace(
-        dr, backbone="vit_large_patch16_224.augreg_in21k",
-        settings=(*dr.settings, ("layer_decay", "0.75"), ("pretrained", "timm")),
-    )  # fmt: skip
-    others = {
-        name: Place(
-            setting=Setting(
-                data=DataChoice(name=name), backbone="resnet50", epochs=300, settings=image
-            )
-        )
-        for name in ("clothing1m", "camelyon17", "iwildcam")
-    }
-    return Scale(
-        name="paper",
-        seeds=5,
-        places={
-            "eyepacs": Place(setting=dr), "aptos": Place(setting=dr, tests=("aptos",)),
-            "cifar100": Place(setting=cifar), "imagenet-100": Place(setting=hundred),
-            "imagenet-1k": Place(setting=thousand), "inst-cifar100": Place(setting=noisy), **others,
+        left_out={
+            "imagenet-1k": "nothing stands in for it at this size",
+            "imagenet-100h": NOT_FOUND,
         },
-        scorers={"resnet18": "resnet18", "resnet32": "resnet34", "resnet50": "resnet50"},
-        nets={
-            "wrn": "wide_resnet50_2", "vit-small": "vit_small_patch16_224", "resnet101": "resnet101"
-        },
-        pretrained=dict.fromkeys(("eyepacs", "aptos"), tuned),
     )  # fmt: skip
 
 
-SCALES = {"smoke": _smoke, "small": _small, "paper": _paper}
+SCALES = {"smoke": _smoke, "small": _small, "paper": paper_scale}
 
 
 def scale_of(name: str, seeds: int | None = None) -> Scale:

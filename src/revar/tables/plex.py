@@ -34,6 +34,7 @@ def _pretrained(scale: Scale) -> Scale:
 def calibration(scale: Scale) -> list[Grid]:
     """Calibration error of fine-tuned models, at home and under shift."""
     questions = {}
+    told = {column: _told(scale, places) for column, places in _SETS.items()}
     columns = [c for c, places in _SETS.items() if all(p in scale.pretrained for p in places)]
     for row in ("flsd53", "mmce", "revar", *ROWS):
         there = _pretrained(scale) if row in ROWS else scale
@@ -45,7 +46,7 @@ def calibration(scale: Scale) -> list[Grid]:
         Grid(
             name="plex-calibration", title="calibration error of a fine-tuned model", metric="ECE",
             higher=False, rows=("flsd53", "mmce", "revar", *ROWS), columns=tuple(columns),
-            questions=questions, stands_for={c: _told(scale, _SETS[c]) for c in columns},
+            questions=questions, stands_for={c: told[c] for c in columns if told[c]},
         )
     ]  # fmt: skip
 
@@ -68,7 +69,7 @@ def _mean_ece(places: Mapping[str, Place]) -> Figure:
 def label(scale: Scale) -> list[Grid]:
     """Fine-tuned models and the disagreement of people."""
     there = _pretrained(scale)
-    columns = [c for c in ("imagenet-100h", "cifar100h") if c in there.places]
+    columns = ("imagenet-100h", "cifar100h")
     title = "divergence of a fine-tuned model from what people said"
     return [
         grid(

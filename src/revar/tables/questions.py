@@ -52,6 +52,7 @@ class Grid:
         questions: by (row, column); a place may be empty.
         place: where all columns are asked, if they are not named after it.
         stands_for: what is asked instead of the paper's data, by the name of the place.
+        left_out: why a place has no columns here, by its name.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Grid:
     questions: Mapping[tuple[str, str], Question]
     place: str = ""
     stands_for: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from revar.data.noisy import LabelNoise
-from revar.data.source import Part, Source, load_source
+from revar.data.source import Part, Source, evaluation_part, load_source
 from revar.data.targets import adapting
-from revar.errors import unknown
+from revar.errors import InputError, unknown
 from revar.randomness import derive
 from revar.recipe import Recipe
+from revar.registry import DATASETS
 from revar.tables.cell import Cell, DataChoice
 
 HARD = "hard"
@@ -62,14 +63,25 @@ def _tests(source: Source, choice: DataChoice) -> dict[str, Part]:
 
             tests[base] = mistaken(source.tests["test"])
             continue
-        if base not in source.tests or base == choice.meta:
-            raise unknown(f"test set of {choice.name}", base, source.tests)
-        part = source.tests[base]
+        part = _test_set(source, choice, base)
         # The same examples for every method and seed.
         part = part if choice.test is None else few(part, choice.test, 0)
         # A colon is no good in the name of a file.
         tests[set_name(name)] = corrupted(part, Corruption.parse(corruption)) if plus else part
     return tests
+
+
+def _test_set(source: Source, choice: DataChoice, name: str) -> Part:
+    """A test set of the data, or what another data set, or a part of it, is tested on."""
+    if name in source.tests and name != choice.meta:
+        return source.tests[name]
+    if name == choice.meta or name.partition(":")[0] not in {entry.name for entry in DATASETS}:
+        raise unknown(f"test set of {choice.name}", name, source.tests)
+    part = evaluation_part(load_source(name))
+    ours, theirs = (tuple(x.shape[1:]) for x in (source.train.x, part.x))
+    if ours != theirs:
+        raise InputError(f'"{name}" has images {theirs}, "{choice.name}" has {ours}: no test of it')
+    return part
 
 
 def set_name(name: str) -> str:

@@ -57,3 +57,6 @@ WAYS: dict[str, Way] = {
 }  # fmt: skip
 """By the name of the row. ``revar`` is our form of ReVaR and stands where the paper has its own;
 ``revar-paper`` is the paper's text."""
+
+LITERAL = ("revar-paper", "ibr")
+"""Methods whose U-Score is a network of its own, as in the paper's text."""
