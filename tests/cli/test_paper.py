@@ -36,6 +36,11 @@ def test_smoke_writes_the_table_and_the_figures(study: Path) -> None:
     for name in ("controlled.png", "controlled.svg", "interpolation.png", "interpolation.csv"):
         assert (study / name).stat().st_size > 500
     assert json.loads((study / "provenance.json").read_text())["seeds"] == 2
+    page = (study / "controlled.md").read_text().splitlines()
+    assert page[0].startswith("| S | method | Spearman |")
+    assert len(page) == 2 + len(lines)
+    assert {row.count("|") for row in page} == {page[0].count("|")}
+    assert any(row.startswith("| 1 | mwn |") and row.endswith("| 0.77 |") for row in page)
 
 
 def test_a_second_call_trains_nothing(

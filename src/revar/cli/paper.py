@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,7 @@ def controlled(
     """What the U-Score learns from each source of uncertainty (section 4).
 
     Five scenarios of the paper and one of ours (3b), five methods, ten seeds.
-    Writes controlled.csv, controlled.png, interpolation.csv and .png, and
+    Writes controlled.csv, .md and .png, interpolation.csv and .png, and
     ablation.csv; finished runs are kept, so a second call goes on.
 
     Example:
@@ -68,9 +69,8 @@ def controlled(
         OUT.print("\nablation in scenario 1, Spearman", highlight=False)
         for line in study.ablation:
             error = line["spearman_error"]
-            OUT.print(
-                f"  {line['method']:<24} {line['spearman']:.3f} ± {error:.3f}", highlight=False
-            )
+            spread = "" if math.isnan(error) else f" ± {error:.3f}"
+            OUT.print(f"  {line['method']:<24} {line['spearman']:.3f}{spread}", highlight=False)
     OUT.print()
     for sentence in study.sentences:
         OUT.print(sentence, highlight=False)

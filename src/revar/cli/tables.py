@@ -93,7 +93,7 @@ for _name in NAMES:
     _help = f"{published(_name).caption}"
     paper.command(name=_name, help=_help)(_command((_name,)))
 paper.command(
-    name="all", help="Every table of the paper; runs that tables share are trained once."
+    name="all", help="Every table but controlled; runs that tables share are trained once."
 )(_command(("all",)))
 
 

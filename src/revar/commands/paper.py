@@ -65,6 +65,7 @@ def run_controlled(
     interpolation = report.summarise(rows, "interpolation", methods)
     ablation = report.summarise(rows, "ablation")
     report.write_csv(out / "controlled.csv", table)
+    (out / "controlled.md").write_text(report.markdown(table), encoding="utf-8")
     report.write_csv(out / "interpolation.csv", interpolation)
     if ablation:
         report.write_csv(out / "ablation.csv", ablation)

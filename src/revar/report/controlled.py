@@ -21,6 +21,7 @@ _SHOWN = {
     "spearman": "Spearman", "r2_log": "R2 log", "r2_floored": "R2 floor",
     "r2_winsorised": "R2 wins.", "r2_uncentred": "R2 unc.", "cv": "CV",
 }  # fmt: skip
+_HEADS = ["S", "method", *_SHOWN.values(), "paper R2"]
 _CONSTANT = ("3", "5")
 """Scenarios whose ideal weights are all alike."""
 
@@ -113,17 +114,27 @@ def study_table(lines: Sequence[Row]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1, 0, 0))
-    for name in ("S", "method", *_SHOWN.values(), "paper R2"):
+    for name in _HEADS:
         table.add_column(name, justify="left" if name in ("S", "method") else "right")
     for before, line in zip([None, *lines], lines, strict=False):
         new = before is None or before["scenario"] != line["scenario"]
         if new and before is not None:
             table.add_row()
-        shown = [_cell(line[name], line[f"{name}_error"]) for name in _SHOWN]
-        printed = line.get("paper_r2", math.nan)
-        paper = "-" if math.isnan(printed) else f"{printed:.2f}"
-        table.add_row(line["scenario"] if new else "", line["method"], *shown, paper)
+        table.add_row(line["scenario"] if new else "", *_cells(line))
     return table
+
+
+def _cells(line: Row) -> list[str]:
+    """The method, what was found, and the paper's figure."""
+    shown = [_cell(line[name], line[f"{name}_error"]) for name in _SHOWN]
+    printed = line.get("paper_r2", math.nan)
+    return [line["method"], *shown, "-" if math.isnan(printed) else f"{printed:.2f}"]
+
+
+def markdown(lines: Sequence[Row]) -> str:
+    """The same for a page: means over seeds and their standard errors."""
+    rows = [_HEADS, ["---"] * len(_HEADS), *([line["scenario"], *_cells(line)] for line in lines)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def sentences(table: Sequence[Row], interpolation: Sequence[Row]) -> list[str]:
