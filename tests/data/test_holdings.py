@@ -155,6 +155,19 @@ def test_two_lines_of_a_table_are_no_data_set(data: Path) -> None:
     damaged("aptos", "has no examples of test")
 
 
+def test_one_odd_file_does_not_hide_the_other_data_sets(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "cifar10").mkdir()
+    cifar10(data)
+    np.savez(data / "cifar10" / "labels.npz", train=np.int64(3), test=np.int64(1))
+    assert run(["list", "datasets", "--json"]) == 0
+    found = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert found["cifar10"]["state"] == "damaged"
+    assert "TypeError" in found["cifar10"]["missing"]
+    assert found["digits"]["state"] == "here"
+
+
 def test_an_idx_file_that_was_cut_is_damaged(data: Path) -> None:
     mnist(data)
     packed, plain = (

@@ -197,17 +197,21 @@ def _unused() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "no..host:{}", "variable"])
 def test_a_cluster_that_is_not_there_is_one_line(
-    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["paper", "lesion", "--scale", "smoke", "--out", str(tmp_path), "--device", "cpu"]
     address = form.format(_unused())
+    named = ["--address", address]
+    if form == "variable":
+        address, named = f"127.0.0.1:{_unused()}", []
+        monkeypatch.setenv("RAY_ADDRESS", address)
     began = time.monotonic()
-    assert run([*command, "--executor", "ray", "--address", address]) == 2
+    assert run([*command, "--executor", "ray", *named]) == 2
     assert time.monotonic() - began < 30
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert f'no Ray cluster at --address "{address}"' in line
+    assert f'no Ray cluster at address "{address}"' in line
 
 
 @pytest.mark.parametrize("name", ["here", "local", "none"])

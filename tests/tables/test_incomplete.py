@@ -50,6 +50,7 @@ def _first(name: str) -> Cell:
         ("cost", "log.jsonl", ""),
         ("cost", "log.jsonl", '{"accuracy": 0.1, "seconds": 1.0}\n{"accu'),
         ("cost", "log.jsonl", '{"loss": 0.1}\n'),
+        ("cost", "log.jsonl", '{"accuracy": NaN, "seconds": 1.0}\n'),
     ],
 )
 @pytest.mark.parametrize("executor", ["none", "here"])

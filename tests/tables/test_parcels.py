@@ -128,6 +128,39 @@ def test_a_parcel_with_something_else_in_it_is_refused_whole(
     assert not (tmp_path / "o").exists()
 
 
+def test_a_parcel_may_list_its_folders(parcels: Path, tmp_path: Path) -> None:
+    """As one does that somebody unpacked and packed again."""
+    shutil.unpack_archive(parcels / "whole.zip", tmp_path / "there")
+    again = Path(shutil.make_archive(str(tmp_path / "again"), "zip", tmp_path / "there"))
+    assert any(name.endswith("/") for name in zipfile.ZipFile(again).namelist())
+    assert merge(again, tmp_path / "cells") == (2, 0, 0)
+
+
+@pytest.mark.parametrize("digest", [CELL.digest, OTHER.digest])
+def test_what_is_no_finished_cell_is_left_alone(
+    digest: str, parcels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = tmp_path / "cells" / digest / "notes.txt"
+    write.parent.mkdir(parents=True)
+    write.write_text("mine")
+    before = _contents(tmp_path)
+    assert run(["paper", "merge", str(parcels / "whole.zip"), str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert digest in line
+    assert "nothing was merged" in line
+    assert _contents(tmp_path) == before
+
+
+def test_what_lies_where_predictions_should_is_kept(parcels: Path, tmp_path: Path) -> None:
+    merge(parcels / "light.zip", tmp_path)
+    odd = tmp_path / CELL.digest / "predictions" / "notes.txt"
+    odd.parent.mkdir()
+    odd.write_text("mine")
+    assert merge(parcels / "whole.zip", tmp_path) == (0, 2, 0)
+    assert (odd.parents[1] / "predictions.odd" / "notes.txt").read_text() == "mine"
+    assert not odd.exists()
+
+
 def test_an_empty_parcel_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     zipfile.ZipFile(tmp_path / "empty.zip", "w").close()
     assert run(["paper", "merge", str(tmp_path / "empty.zip"), str(tmp_path / "o")]) == 2

@@ -21,7 +21,7 @@ from revar.tables.run import Answered, answer_tables
 
 EXECUTORS = ("here", "local", "ray")
 MEMORY_OF_A_RUN = 8 * 2**30
-"""Bytes of a GPU that one run is taken to need: fifteen fit into the 139 GiB of an H200."""
+"""Bytes of a GPU that one run is taken to need: fifteen side by side took less of an H200."""
 
 
 @dataclass(frozen=True, slots=True)

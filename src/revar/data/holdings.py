@@ -67,6 +67,9 @@ def _look(spec: DatasetSpec, known: dict[str, Holding]) -> Holding:
         sizes = dict(load(found.form.counter)(found))
     except (InputError, OSError) as error:
         return Holding(state="damaged", missing=str(error))
+    except Exception as error:  # One odd file must not hide all other data sets.
+        reason = f'"{found.path}" cannot be counted: {type(error).__name__}: {error}'
+        return Holding(state="damaged", missing=reason)
     empty = [part for part, size in sizes.items() if not size]
     if empty:
         reason = f'"{found.path}" has no examples of {", ".join(empty)}'

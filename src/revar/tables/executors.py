@@ -147,12 +147,14 @@ class Ray:
         ray = _ray()
         started = not ray.is_initialized()
         if started:
-            _require_reached(self.address)
+            # Ray reads the variable by itself, and would wait for minutes.
+            address = self.address or os.environ.get("RAY_ADDRESS")
+            _require_reached(address)
             try:
                 ray.init(address=self.address, log_to_driver=False, logging_level="error")
             except (ConnectionError, ValueError) as error:
-                why = str(error).splitlines()[0]
-                raise InputError(f'no Ray cluster at --address "{self.address}": {why}') from error
+                why = (str(error) or type(error).__name__).splitlines()[0]
+                raise InputError(f'no Ray cluster at address "{address}": {why}') from error
         task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=ATTEMPTS - 1)(
             train_cell
         )
@@ -197,8 +199,8 @@ def _require_reached(address: str | None) -> None:
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED).close()
-    except (OSError, OverflowError) as error:
-        msg = f'no Ray cluster at --address "{address}": {error}; start one with "ray start --head"'
+    except (OSError, OverflowError, ValueError) as error:
+        msg = f'no Ray cluster at address "{address}": {error}; start one with "ray start --head"'
         raise InputError(msg) from error
 
 

@@ -151,7 +151,14 @@ def on_selection_of(test: str, coverage: float, score: str, selector_score: str)
 
 def epoch_ratio(cells: Mapping[str, Finished]) -> float:
     """Fastest epoch of the cell ``cell`` over that of ``plain``."""
-    return min(cells["cell"].log("seconds")) / min(cells["plain"].log("seconds"))
+    return _fastest(cells["cell"]) / _fastest(cells["plain"])
+
+
+def _fastest(cell: Finished) -> float:
+    seconds = min(cell.log("seconds"))
+    if not seconds > 0:
+        raise InputError(f"{cell.path}/log.jsonl has an epoch of {seconds:g} seconds")
+    return seconds
 
 
 CONVERGED = 0.95
@@ -170,5 +177,7 @@ def epochs_ratio(cells: Mapping[str, Finished]) -> float:
 
 def _converged(cell: Finished) -> int:
     accuracies = cell.log("accuracy")
+    if not np.isfinite(accuracies).all():
+        raise InputError(f"{cell.path}/log.jsonl has accuracies that are no numbers")
     goal = accuracies[0] + CONVERGED * (max(accuracies) - accuracies[0])
     return next(epoch for epoch, value in enumerate(accuracies, 1) if value >= goal)

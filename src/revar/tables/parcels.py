@@ -89,6 +89,10 @@ def merge(file: Path, root: Path) -> Merged:
         _require_sound(archive, file)
         members = _members(archive, file)
         new = [digest for digest in members if not (root / digest / ASKED).exists()]
+        for digest in new:
+            if (root / digest).exists():
+                msg = f'"{root / digest}" is no finished cell: remove it, or wait for who makes it'
+                raise InputError(f"{msg}; nothing was merged")
         completed = [
             digest
             for digest in members
@@ -106,8 +110,15 @@ def merge(file: Path, root: Path) -> Merged:
             for digest in new:
                 (beside / digest).replace(root / digest)
             for digest in completed:
+                _without(root / digest / _PREDICTIONS)
                 (beside / digest / _PREDICTIONS).replace(root / digest / _PREDICTIONS)
     return Merged(len(new), len(completed), len(members) - len(new) - len(completed))
+
+
+def _without(folder: Path) -> None:
+    """Move away what lies where predictions should, and holds none."""
+    if folder.exists():
+        folder.replace(folder.with_name(f"{folder.name}.odd"))
 
 
 def _require_sound(archive: zipfile.ZipFile, file: Path) -> None:
@@ -125,6 +136,8 @@ def _members(archive: zipfile.ZipFile, file: Path) -> dict[str, list[str]]:
     members: dict[str, list[str]] = {}
     for name in archive.namelist():
         digest, _, inside = name.partition("/")
+        if name.endswith("/"):
+            continue  # A folder, as other programs list them.
         if not inside or ".." in Path(name).parts or Path(name).is_absolute():
             raise InputError(f'{refused}: it holds "{name}"')
         members.setdefault(digest, []).append(inside)
@@ -147,7 +160,7 @@ def _members(archive: zipfile.ZipFile, file: Path) -> dict[str, list[str]]:
 def _object(archive: zipfile.ZipFile, name: str, refused: str) -> dict[str, Any]:
     try:
         found = json.loads(archive.read(name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{refused}: {name} cannot be read: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{refused}: {name} is no JSON object")
