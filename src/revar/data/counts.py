@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 from revar.data.columns import Text, read_columns, whole_numbers
 from revar.data.packed import require_tiles, rows_of_sheet
 from revar.data.patients import by_patient, patient_of
-from revar.data.shares import held_out
+from revar.data.shares import TEST_SHARE, held_out
 from revar.errors import InputError
 from revar.library.specs import Found, Sizes
 
 _GAPS = ("", "?")
-_TEST_SHARE = 0.2
-"""Of photos (PACS) and of Cleveland (heart disease)."""
 _EYEPACS = ("eyepacs_train", "eyepacs_test")
 _COUNTRIES = {
     "aptos": ("aptos",),
@@ -78,7 +76,7 @@ def eyepacs_packed(found: Found) -> Sizes:
 def pacs_packed(found: Found) -> Sizes:
     """As `revar.data.pacs.photo_to_art` splits them."""
     photos, paintings = _rows(found, "class", "original", ("photo", "art_painting"))
-    return {**held_out(photos["class"], _TEST_SHARE), "art_painting": len(paintings["class"])}
+    return {**held_out(photos["class"], TEST_SHARE), "art_painting": len(paintings["class"])}
 
 
 def pacs_domain_packed(found: Found) -> Sizes:
@@ -90,7 +88,7 @@ def pacs_domain_packed(found: Found) -> Sizes:
 def heart_disease(found: Found) -> Sizes:
     """Rows of each hospital, the first as `revar.data.heart` splits it."""
     hospitals = {part: _diseased(found.path / file) for part, file in found.form.parts.items()}
-    own = held_out(hospitals.pop("train"), _TEST_SHARE)
+    own = held_out(hospitals.pop("train"), TEST_SHARE)
     return {**own, **{part: len(rows) for part, rows in hospitals.items()}}
 
 

@@ -7,15 +7,12 @@ import numpy as np
 from revar.data.columns import read_columns, read_tabbed, whole_numbers
 from revar.data.keys import listed
 from revar.data.patients import WITHOUT_TEST, by_patient, patient_of
-from revar.data.shares import held_out
+from revar.data.shares import TEST_SHARE, held_out
 from revar.data.trees import count_by_class, count_images, every_second, require
 from revar.data.wilds_tables import Rows, camelyon_rows, iwildcam_rows
 from revar.errors import InputError
 from revar.library.classes import CORRUPTIONS, IMAGENET_100, SEVERITIES
 from revar.library.specs import Found, Sizes
-
-_TEST_SHARE = 0.2
-"""Of photos (PACS)."""
 
 
 def folders(found: Found) -> Sizes:
@@ -55,7 +52,7 @@ def pacs(found: Found) -> Sizes:
     each = count_by_class(found.path / "photo")
     labels = np.repeat(np.array(list(each), dtype=np.str_), list(each.values()))
     paintings = count_images(found.path / "art_painting")
-    return {**held_out(labels, _TEST_SHARE), "art_painting": paintings}
+    return {**held_out(labels, TEST_SHARE), "art_painting": paintings}
 
 
 def pacs_domain(found: Found) -> Sizes:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from revar.data.files import read_frame
+from revar.data.shares import TEST_SHARE
 from revar.data.source import Part, Source
 from revar.errors import InputError
 from revar.library.specs import Found
 from revar.splits import take_off
 
 _TARGET = "target"
-_TEST_SHARE = 0.2
 
 
 def heart_disease(found: Found) -> Source:
@@ -28,7 +28,7 @@ def heart_disease(found: Found) -> Source:
     for name, part in parts.items():
         if list(part.x.columns) != list(train.x.columns):
             raise InputError(f'heart disease: "{name}" has other columns than the first hospital')
-    rows = take_off(np.asarray(train.y), None, {"test": _TEST_SHARE}, seed=0)
+    rows = take_off(np.asarray(train.y), None, {"test": TEST_SHARE}, seed=0)
     return Source(train.take(rows["train"]), tests={"test": train.take(rows["test"]), **parts})
 
 

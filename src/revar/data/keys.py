@@ -7,7 +7,7 @@ from pathlib import Path
 from revar.errors import InputError
 
 _NOISY, _CLEAN = "noisy_label_kv.txt", "clean_label_kv.txt"
-PARTS = {
+_PARTS = {
     "train": ("noisy_train_key_list.txt", _NOISY),
     "meta": ("clean_val_key_list.txt", _CLEAN),
     "clean_train": ("clean_train_key_list.txt", _CLEAN),
@@ -24,7 +24,7 @@ def listed(folder: Path) -> dict[str, tuple[list[str], list[int]]]:
     """
     labels = {name: _labels(folder / name) for name in (_NOISY, _CLEAN)}
     parts = {}
-    for part, (keys, table) in PARTS.items():
+    for part, (keys, table) in _PARTS.items():
         names = _lines(folder / keys)
         missing = next((key for key in names if key not in labels[table]), None)
         if missing is not None:

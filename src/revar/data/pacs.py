@@ -9,6 +9,7 @@ import numpy as np
 
 from revar.data.packed import sheet_rows, sheet_tiles
 from revar.data.readers import class_folder
+from revar.data.shares import TEST_SHARE
 from revar.data.source import Part, Source
 from revar.data.stored import ImageFiles
 from revar.library.specs import Found
@@ -16,14 +17,13 @@ from revar.splits import take_off
 
 SIDE = 64
 _SOURCE, _TARGET = "photo", "art_painting"
-_TEST_SHARE = 0.2
 
 
 def photo_to_art(found: Found) -> Source:
     """Four fifths of the photos to train on; the rest (``test``) and the paintings to test on."""
     photos = _domain(found, _SOURCE)
     _, numbers = np.unique(np.asarray(photos.y), return_inverse=True)
-    rows = take_off(numbers.astype(np.int64), None, {"test": _TEST_SHARE}, seed=0)
+    rows = take_off(numbers.astype(np.int64), None, {"test": TEST_SHARE}, seed=0)
     tests = {"test": photos.take(rows["test"]), _TARGET: _domain(found, _TARGET)}
     return Source(photos.take(rows["train"]), tests=tests)
 

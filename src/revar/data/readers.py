@@ -15,6 +15,7 @@ from revar.data.columns import read_columns
 from revar.data.images import SUFFIXES
 from revar.data.source import Part, Source
 from revar.data.stored import ImageFiles
+from revar.data.trees import classes_in
 from revar.errors import InputError
 from revar.library.specs import Found
 
@@ -53,10 +54,7 @@ def class_folder(
     Raises:
         InputError: no such folder, none of the classes, or no images in them.
     """
-    if not root.is_dir():
-        raise InputError(f'"{root}" is missing')
-    there = {entry.name for entry in os.scandir(root) if entry.is_dir()}
-    wanted = sorted(there if classes is None else there & set(classes))
+    wanted = [name for name in classes_in(root) if classes is None or name in classes]
     paths, labels = [], []
     for label in wanted:
         files = images_below(root / label)

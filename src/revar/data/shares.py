@@ -10,6 +10,10 @@ _FEWEST = 8
 """Examples to take off for a split even where its share is less, if a fifth of the data allows."""
 
 
+TEST_SHARE = 0.2
+"""Of data that come without a test set of their own: photos of PACS, Cleveland of heart disease."""
+
+
 def wanted(n: int, share: float) -> float:
     """Of n examples; tiny data gives a little more than its share."""
     return max(share * n, min(_FEWEST, n // 5))

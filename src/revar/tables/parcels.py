@@ -110,12 +110,12 @@ def merge(file: Path, root: Path) -> Merged:
             for digest in new:
                 (beside / digest).replace(root / digest)
             for digest in completed:
-                _without(root / digest / _PREDICTIONS)
+                _move_away(root / digest / _PREDICTIONS)
                 (beside / digest / _PREDICTIONS).replace(root / digest / _PREDICTIONS)
     return Merged(len(new), len(completed), len(members) - len(new) - len(completed))
 
 
-def _without(folder: Path) -> None:
+def _move_away(folder: Path) -> None:
     """Move away what lies where predictions should, and holds none."""
     if folder.exists():
         folder.replace(folder.with_name(f"{folder.name}.odd"))
