@@ -25,7 +25,7 @@ from revar.totals import EpochRecord
 from revar.training import Observer
 
 _REFRESH = 0.5
-"""Seconds between two readings of the running figures; each waits for the device."""
+"""Seconds between two readings of the running figures."""
 
 
 class Silent:
@@ -90,16 +90,19 @@ class Bar:
         self._read_at = now
         epoch = min(self._epochs, step * self._epochs // self._total + 1)
         text = f"{epoch}/{self._epochs} {describe(figures())}"
-        self._progress.update(self._task, completed=step, figures=text)
+        self._progress.update(self._task, completed=step, figures=text.rstrip())
 
     def finished_epoch(self, record: EpochRecord) -> None:
-        """A line, where there is no bar."""
-        tenth = -(-self._epochs // 10)
-        if self._console.is_terminal or (record.epoch % tenth and record.epoch < self._epochs):
-            return
+        """What the whole epoch came to; a line now and then, where there is no bar."""
         figures = {k: v for k, v in asdict(record).items() if v is not None}
-        line = f"{self._label} epoch {record.epoch}/{self._epochs} {describe(figures)}"
-        self._console.print(line, highlight=False)
+        text = f"{record.epoch}/{self._epochs} {describe(figures)}"
+        if self._console.is_terminal:
+            assert self._task is not None
+            self._progress.update(self._task, completed=record.step, figures=text)
+            return
+        tenth = -(-self._epochs // 10)
+        if record.epoch % tenth == 0 or record.epoch == self._epochs:
+            self._console.print(f"{self._label} epoch {text}", highlight=False)
 
 
 def describe(figures: dict[str, float]) -> str:
@@ -108,7 +111,7 @@ def describe(figures: dict[str, float]) -> str:
     >>> describe({"loss": 0.5, "accuracy": 0.9, "weight_mean": 1.0, "weight_spread": 0.25})
     'loss 0.500 acc 90.0% w 1.00±0.25'
     """
-    text = f"loss {figures['loss']:.3f}"
+    text = f"loss {figures['loss']:.3f}" if "loss" in figures else ""
     if "accuracy" in figures:
         text += f" acc {figures['accuracy']:.1%}"
     if "meta_loss" in figures:

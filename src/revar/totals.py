@@ -42,6 +42,8 @@ class Totals:
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.zeros(8, dtype=torch.float64, device=device)
         self._numbers: dict[float, Tensor] = {}
+        self._reading: tuple[Tensor, torch.cuda.Event] | None = None
+        self._read: dict[str, float] = {}
 
     def add_step(self, loss: Tensor, hits: Tensor | None, n: int, weights: Tensor | None) -> None:
         """Count a training step; hits of ``None`` leave the accuracy open."""
@@ -67,14 +69,39 @@ class Totals:
 
     def figures(self) -> dict[str, float]:
         """The means so far; this waits for the device."""
-        loss, hits, n, w, w2, weighted, meta, outer = self.sums.tolist()
-        figures = {"loss": loss / max(n, 1)}
-        if not math.isnan(hits):
-            figures["accuracy"] = hits / max(n, 1)
-        if outer:
-            figures["meta_loss"] = meta / outer
-        if weighted:
-            mean = w / weighted
-            figures["weight_mean"] = mean
-            figures["weight_spread"] = math.sqrt(max(w2 / weighted - mean**2, 0.0))
-        return figures
+        return _means(self.sums)
+
+    def recent(self) -> dict[str, float]:
+        """The means at some earlier call, or nothing yet; no GPU is waited for.
+
+        A call asks for the sums as they are when the device has come so far, and later ones bring
+        what has arrived. On the CPU these are the means so far.
+        """
+        if self.sums.device.type != "cuda":
+            return self.figures()
+        if self._reading is None:
+            sums = torch.empty(self.sums.shape, dtype=self.sums.dtype, pin_memory=True)
+            self._reading = sums, torch.cuda.Event()
+        elif not self._reading[1].query():
+            return self._read
+        else:
+            self._read = _means(self._reading[0])
+        sums, arrived = self._reading
+        sums.copy_(self.sums, non_blocking=True)
+        arrived.record(torch.cuda.current_stream(self.sums.device))
+        return self._read
+
+
+def _means(sums: Tensor) -> dict[str, float]:
+    """What sums of an epoch come to."""
+    loss, hits, n, w, w2, weighted, meta, outer = sums.tolist()
+    figures = {"loss": loss / max(n, 1)}
+    if not math.isnan(hits):
+        figures["accuracy"] = hits / max(n, 1)
+    if outer:
+        figures["meta_loss"] = meta / outer
+    if weighted:
+        mean = w / weighted
+        figures["weight_mean"] = mean
+        figures["weight_spread"] = math.sqrt(max(w2 / weighted - mean**2, 0.0))
+    return figures

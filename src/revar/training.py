@@ -40,7 +40,7 @@ class Observer(Protocol):
         """Before the first step."""
 
     def stepped(self, step: int, figures: Callable[[], dict[str, float]]) -> None:
-        """After every step; calling ``figures`` waits for the device."""
+        """After every step; ``figures`` are those of some step before, or none yet."""
 
     def finished_epoch(self, record: EpochRecord) -> None:
         """After every epoch."""
@@ -347,7 +347,7 @@ def fit(
         for batch in state.feeds.epoch(state.epoch, start=state.step_in_epoch):
             take(state, method, task, budget, batch)
             state.seconds = time.perf_counter() - began
-            observer.stepped(state.step, state.totals.figures)
+            observer.stepped(state.step, state.totals.recent)
             if stop is not None and world().any(stop()):
                 keep(state)
                 raise InterruptedRun
