@@ -39,6 +39,7 @@ def settings(scorer: str, names: list[str] | None, *, gpu: bool) -> list[Setting
         paper("network, own look-ahead", "network", scorer),
         paper("network, upper layers", "network", scorer, shares_gradient=True,
               aligned_layers="upper"),
+        paper("network, half size", "network", scorer, shares_gradient=True, scorer_reduction=2),
         Setting(name="revar (default)", method="revar", changes=(("warmup", 0.0),)),
         Setting(name="trajectory", method="trajectory",
                 changes=(("start", 0.0), ("early_from", 0.0))),

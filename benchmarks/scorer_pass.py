@@ -1,9 +1,9 @@
 """Ways to make g cheaper, each measured against our own plain training.
 
 g on the inputs runs in every step. It could be folded (batch norm into convolutions), compiled, or
-read images of half the size; and the meta step could take a smaller meta batch, with a running mean
-of its gradients. None of these is an option of the product: they are tried here, on the paper's
-setting with g as a network (the step itself as look-ahead), whole steps in one process.
+read images of half the size (``scorer_reduction=2``); and the meta step could take a smaller meta
+batch, with a running mean of its gradients. They are tried here on the paper's setting with g as a
+network, the step itself as look-ahead: whole steps in one process.
 
     python benchmarks/scorer_pass.py                                           # a small net, CPU
     python benchmarks/scorer_pass.py --device cuda --backbone resnet50 --scorer resnet18 \
@@ -19,7 +19,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,7 +28,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -38,13 +37,13 @@ from revar import bilevel
 from revar.functional import Params
 from revar.methods import revar as method_file
 from revar.nets.scorer import Evidence, NetworkScorer, Scored
+from revar.streams import Branch
 from revar.training import TrainingState
 from steps import Setting, Size, Timed, paper, running, wait
 from where import commit, processor, told
 
 KEPT = 0.5
 """Of the running mean of meta gradients, at every new one."""
-Pass = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +80,8 @@ WAYS = (
 )
 
 
-def quick_pass(net: nn.Module, way: Way, low: torch.dtype | None) -> Pass:
-    """g for passes without a gradient: a copy with its weights of now.
+def quick_pass(net: nn.Module, way: Way, low: torch.dtype | None) -> nn.Module:
+    """A copy of g, with its weights of now, for passes without a gradient.
 
     In training it would have to be made again after every meta step.
 
@@ -109,7 +108,7 @@ def change_scorer(state: TrainingState, way: Way) -> None:
     quick = quick_pass(scorer.net, way, low) if way.folded or way.compiled else None
 
     def forward(evidence: Evidence) -> Scored:
-        x = F.avg_pool2d(evidence.x, 2) if way.half else evidence.x
+        x = scorer.reduced(evidence.x)
         quickly = quick is not None and not torch.is_grad_enabled()
         logit: Tensor = quick(x) if quickly and quick is not None else scorer.net(x)
         return Scored(None, logit.squeeze(1))
@@ -131,13 +130,13 @@ def changed(way: Way) -> Iterator[None]:
         torch._foreach_lerp_(means, list(gradient.values()), 1 - KEPT)
         return loss, dict(zip(gradient, means, strict=True))
 
-    class InLine(method_file.Branch):
+    class InLine(Branch):
         def __init__(self, device: torch.device) -> None:
             self._begun = None
 
     with (
         mock.patch.object(bilevel, "_meta_gradient", with_mean if way.meta_share < 1 else plain),
-        mock.patch.object(method_file, "Branch", InLine if way.in_line else method_file.Branch),
+        mock.patch.object(method_file, "Branch", InLine if way.in_line else Branch),
     ):
         yield
 
@@ -150,7 +149,8 @@ def time_of(
         setting = Setting(name="erm")
     else:
         meta_batch = max(2, round(way.meta_share * size.batch))
-        setting = paper("network", "network", scorer, shares_gradient=True, meta_batch=meta_batch)
+        setting = paper("network", "network", scorer, shares_gradient=True, meta_batch=meta_batch,
+                        scorer_reduction=2 if way.half else 1)  # fmt: skip
     with changed(way or WAYS[0]), running(setting, size, device) as run:
         if way is not None:
             change_scorer(run.state, way)

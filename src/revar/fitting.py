@@ -81,9 +81,10 @@ def build_networks(
     """
     shape = task.input_shape
 
-    def make(n_outputs: int, name: str | None = None) -> Classifier:
+    def make(n_outputs: int, name: str | None = None, reduction: int = 1) -> Classifier:
         wanted = name or ("auto" if module is not None else recipe.backbone)
-        return Backbone(wanted, Dropout(rate=0.0)).build(shape, n_outputs)
+        smaller = shape if reduction == 1 else _reduced(shape, reduction)
+        return Backbone(wanted, Dropout(rate=0.0)).build(smaller, n_outputs)
 
     # Built on the CPU, so that every device starts from the same weights.
     with seeded(derive(recipe.seed, "weights"), torch.device("cpu")):
@@ -106,6 +107,19 @@ def build_networks(
     if recipe.method.needs_dropout or placement(classifier, inputs) != "none":
         networks.sampler = DropoutPasses.of(classifier, inputs)
     return networks
+
+
+def _reduced(shape: tuple[int, ...], reduction: int) -> tuple[int, ...]:
+    """Of images whose sides are so many times smaller.
+
+    Raises:
+        InputError: these are no images, or nothing would be left of them.
+    """
+    if len(shape) != 3 or min(shape[1:]) < reduction:
+        form = " x ".join(map(str, shape))
+        msg = f"scorer_reduction is {reduction}, and inputs are {form}: it is for larger images"
+        raise InputError(msg)
+    return shape[0], shape[1] // reduction, shape[2] // reduction
 
 
 def fit_model(

@@ -43,6 +43,7 @@ def test_nothing_is_said_of_what_was_not_counted() -> None:
 
 
 @needs_gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_reading_on_a_gpu_waits_for_nothing() -> None:
     device = torch.device("cuda")
     totals = _after_two_steps(device)

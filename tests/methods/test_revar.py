@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import support.feeds
+from revar import SelectiveClassifier
 from revar.data.source import Part, Source
 from revar.errors import InputError
 from revar.fitting import build_networks
@@ -32,6 +35,7 @@ from revar.stochastic import DropoutPasses, variance
 from revar.types import Batch, Networks
 from support.feeds import CLOCK, TASK, FixedFeeds
 from support.problems import blobs, fit, source
+from support.threads import one_thread
 
 
 def small(
@@ -354,3 +358,43 @@ def test_a_given_meta_set_is_used_and_tune_still_comes_off_the_training_data() -
     assert len(data.splits["meta"].x) == 60
     assert len(data.splits["tune"].x) == 24
     assert len(data.splits["train"].x) == 216
+
+
+# --- g on smaller images
+
+
+def test_g_on_smaller_images_trains_and_comes_back_from_its_folder(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    y = np.arange(96) % 2
+    x = (
+        generator.integers(0, 128, (96, 3, 8, 8), dtype=np.uint8)
+        + (100 * y).astype(np.uint8)[:, None, None, None]
+    )
+    with one_thread():
+        model = SelectiveClassifier(
+            replace(ReVaR.paper(), scorer_reduction=2, interval=2), backbone="convnet",
+            epochs=2, batch_size=16, random_state=0,
+        ).fit(x, y)  # fmt: skip
+        expected = model.uncertainty(x)
+        model.save(tmp_path / "run")
+        again = SelectiveClassifier.load(tmp_path / "run").uncertainty(x)
+    assert len(np.unique(expected)) > 10
+    np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (lambda: ReVaR(scorer_reduction=2), "scorer_reduction is 2"),
+        (lambda: replace(ReVaR.paper(), scorer_reduction=0), "scorer_reduction is 0"),
+    ],
+)
+def test_a_reduction_that_means_nothing_is_refused(method: Callable[[], ReVaR], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        method()
+
+
+def test_rows_of_a_table_cannot_be_smaller() -> None:
+    x, y = blobs(60)
+    with pytest.raises(InputError, match="scorer_reduction is 2, and inputs are 4"):
+        SelectiveClassifier(replace(ReVaR.paper(), scorer_reduction=2), epochs=1).fit(x, y)

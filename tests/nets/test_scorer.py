@@ -255,3 +255,19 @@ def test_log_odds_leave_the_logits_alone() -> None:
     kept = z.clone()
     top_log_odds(z)
     assert torch.equal(z, kept)
+
+
+# --- the scorer on images that are smaller
+
+
+def test_a_network_scorer_reads_means_of_squares() -> None:
+    torch.manual_seed(0)
+    net = Backbone("convnet", Dropout(rate=0.0)).build((3, 4, 6), 1).eval()
+    x = torch.randn(5, 3, 8, 12)
+    nothing = torch.zeros(0)
+    by_hand = (x[..., ::2, ::2] + x[..., 1::2, ::2] + x[..., ::2, 1::2] + x[..., 1::2, 1::2]) / 4
+    found = NetworkScorer(net, 2)(Evidence(x, nothing, nothing)).logit
+    torch.testing.assert_close(found, net(by_hand).squeeze(-1))
+    whole = NetworkScorer(net)(Evidence(x, nothing, nothing)).logit
+    assert torch.equal(whole, net(x).squeeze(-1))
+    assert not torch.allclose(found, whole)

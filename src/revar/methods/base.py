@@ -31,8 +31,17 @@ DefaultScore = Literal[
 class MakeClassifier(Protocol):
     """Builds further networks for a method, on the same inputs as the classifier, no dropout."""
 
-    def __call__(self, n_outputs: int, name: str | None = None) -> Classifier:
-        """A network of the run's backbone, or of another name."""
+    def __call__(self, n_outputs: int, name: str | None = None, reduction: int = 1) -> Classifier:
+        """A network of the run's backbone, or of another name.
+
+        Args:
+            n_outputs: of the network.
+            name: of a backbone.
+            reduction: images will have a side so many times smaller.
+
+        Raises:
+            InputError: no such network, or no such images.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from revar.nets.base import Classifier
@@ -63,15 +64,24 @@ class Scorer(ABC, nn.Module):
 
 
 class NetworkScorer(Scorer):
-    """A network of its own on the inputs: the paper's U-Score."""
+    """A network of its own on the inputs: the paper's U-Score.
 
-    def __init__(self, net: Classifier) -> None:
+    Args:
+        net: g.
+        reduction: squares of so many pixels a side are averaged before; 1 leaves images alone.
+    """
+
+    def __init__(self, net: Classifier, reduction: int = 1) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.reduction = net, reduction
 
     def forward(self, evidence: Evidence) -> Scored:
         """No base."""
-        return Scored(None, self.net(evidence.x).squeeze(-1))
+        return Scored(None, self.net(self.reduced(evidence.x)).squeeze(-1))
+
+    def reduced(self, x: Tensor) -> Tensor:
+        """What the network reads of inputs."""
+        return x if self.reduction == 1 else F.avg_pool2d(x, self.reduction)
 
 
 class _Perceptron(nn.Sequential):
