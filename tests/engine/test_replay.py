@@ -286,7 +286,11 @@ GPU = torch.device("cuda")
 
 
 def on_gpu(
-    method: str, graphs: str, module: nn.Module | None = None, **settings: Any
+    method: str,
+    graphs: str,
+    module: nn.Module | None = None,
+    backbone: str = "resnet20",
+    **settings: Any,
 ) -> tuple[dict[str, Tensor], int]:
     """What a run on images learned, and how many of its steps were replayed."""
     y = np.arange(240) % 3
@@ -294,7 +298,7 @@ def on_gpu(
     x[np.arange(240), :, :, y] += 100
     chosen = replace(
         recipe(method, epochs=8, graphs=graphs, deterministic=True, **settings),
-        backbone="resnet20" if module is None else "custom",
+        backbone=backbone if module is None else "custom",
     )
     made: list[ReplayedSteps] = []
 
@@ -334,6 +338,21 @@ def on_gpu(
 def test_graphs_train_the_same_bits(method: str, settings: dict[str, Any]) -> None:
     plain, none = on_gpu(method, "never", **settings)
     again, count = on_gpu(method, "auto", **settings)
+    assert differing(plain, again) == []
+    assert (none, count > 20) == (0, True)
+
+
+@needs_gpu
+@pytest.mark.parametrize("scorer", ["features", "evidence", "network"])
+@pytest.mark.parametrize("backbone", ["resnet18", "mobilenetv3_small_050"])
+def test_graphs_train_the_same_bits_of_nets_of_others(backbone: str, scorer: str) -> None:
+    """The second has layers between its trunk and what g reads."""
+    pytest.importorskip("timm")
+    chosen = {"backbone": backbone, "scorer": scorer, "interval": 2, "candidates": "train"}
+    if scorer == "network":
+        chosen["scorer_reduction"] = 2
+    plain, none = on_gpu("revar", "never", **chosen)
+    again, count = on_gpu("revar", "auto", **chosen)
     assert differing(plain, again) == []
     assert (none, count > 20) == (0, True)
 
