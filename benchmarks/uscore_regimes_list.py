@@ -1,8 +1,8 @@
 """What is changed, one thing at a time, in the study of where the paper's U-Score might work.
 
 The base makes some 28 updates of g, in steps so small that g hardly moves; the paper makes
-thousands. So there is a second base, ``moving``, that updates g more often and by Adam, and what
-can only matter once g moves is changed from there, too.
+thousands, and so do the two longest schedules here. There is a second base, ``moving``, that
+updates g more often and by Adam, and what can only matter once g moves is changed from there, too.
 """
 
 from __future__ import annotations
@@ -68,9 +68,16 @@ def _noise(rate: str, *, clean_meta: bool) -> tuple[tuple[str, Any], ...]:
     return (("label_noise", f"instance:{rate}"), ("clean_meta", clean_meta))
 
 
+_LONG = Regime(
+    name="300 epochs of 20,000 images", group="schedule", data=(("train", 20_000),), epochs=20,
+    seeds=1, cost=80,
+)  # fmt: skip
+
+
 def _literal() -> Iterator[Regime]:
     """Changes to the base."""
     yield Regime(name="epochs x8", group="schedule", epochs=8, seeds=1, cost=8)
+    yield _LONG
     yield Regime(name="K=5", group="interval", settings=(("interval", "5"),), seeds=1, cost=1.6)
     yield Regime(name="K=1", group="interval", settings=(("interval", "1"),), seeds=1, cost=4.8)
     for rate in ("1e-3", "1e-2"):
@@ -112,6 +119,7 @@ def _moving() -> Iterator[Regime]:
         changed = (("variance_weight", value),)
         yield Regime(name=f"lambda {value}", group="lambda", settings=changed)
     yield Regime(name="epochs x4", group="schedule", epochs=4, seeds=1, cost=4)
+    yield _LONG
     yield Regime(name="g from Lite0", group="pretrained g", start="lite0", corrupted=True, cost=1.2)
     yield Regime(
         name="g on Lite0 features", group="pretrained g", start="lite0-features", seeds=1
