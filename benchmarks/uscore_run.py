@@ -288,6 +288,7 @@ def _scored(
     found, fitted = model.predictions[name], model.fitted
     there = available(found, fitted)
     wanted = [score for score in (*SCORES, fitted.own) if score in there and score != "mcd"]
+    scores: dict[str, NDArray[np.floating]]
     scores = {score: uncertainty(found, score, fitted) for score in wanted}
     if name == "tune" and "fused" in scores:
         scores["fused"] = crossed(found, fitted, groups)
