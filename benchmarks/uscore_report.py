@@ -7,7 +7,8 @@
 ``--select`` reads tune data only, to fix one setting. Without it the test sets are read: for the
 setting that was fixed, once. ``--cells`` adds what the tables of the paper know of other methods,
 ``--known`` what an earlier report tells of runs that are not in OUT: then only figures can be made
-anew, and the tests of a setting are its.
+anew, and the tests of a setting are its, as are ensembles that had more seeds there. What stands
+beside the comparable methods says why: passes at inference, or more labels.
 """
 
 from __future__ import annotations
