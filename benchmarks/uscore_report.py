@@ -7,7 +7,8 @@
 ``--select`` reads tune data only, to fix one setting. Without it the test sets are read: for the
 setting that was fixed, once. ``--cells`` adds what the tables of the paper know of other methods,
 ``--known`` what an earlier report tells of runs that are not in OUT: then only figures can be made
-anew, and the tests of a setting are its.
+anew, and the tests of a setting are its, as are ensembles that had more seeds there. What stands
+beside the comparable methods says why: passes at inference, or more labels.
 """
 
 from __future__ import annotations
@@ -26,9 +27,18 @@ import numpy as np
 from revar.errors import InputError
 from uscore_cells import cell_rows
 from uscore_figures import curves_figure, differences_figure
-from uscore_known import Known
+from uscore_known import ENSEMBLES, Known
 from uscore_store import FIGURES, Run, runs_in
-from uscore_tasks import BESIDE, BESIDE_TASKS, FOLDERS, MEMBERS, ON_ALL, TASKS
+from uscore_tasks import (
+    AUGMENTED,
+    BESIDE,
+    BESIDE_TASKS,
+    COPIES,
+    FOLDERS,
+    MEMBERS,
+    ON_ALL,
+    TASKS,
+)
 from uscore_tests import (
     Choice,
     Runs,
@@ -75,7 +85,8 @@ def rows_of(runs: Runs, split: str) -> list[Row]:
                 "folder": run.folder, "set": split, "way": way, "method": about["method"],
                 "score": score, "own": score == about["own"], "default": score == about["default"],
                 "seed": seed, **figures,
-                "ece": run.calibration_error(split) if score == "softmax" else None,
+                "ece": run.calibration_error(split, score)
+                if score in ("softmax", AUGMENTED) else None,
                 "seconds": about["seconds"], "recipe": about["digest"],
             })  # fmt: skip
     return rows
@@ -125,34 +136,47 @@ def table_of(
     ensembles: Mapping[int, Mapping[str, float]],
     scores: Sequence[str] = ("softmax",),
     ours: Choice | None = None,
+    known: Row | None = None,
 ) -> list[Row]:
-    """One line for each way and score that counts: default, own, these, and ours of its method."""
+    """One line for each way and score that counts: default, own, these, and ours of its method.
+
+    The mean over augmented copies stands beside, as the ensembles do: of these there is one line,
+    the one of an earlier report where that has more seeds.
+    """
     table: list[Row] = []
     method = {row["method"] for row in rows if ours is not None and row["way"] == ours.way}
     grouped = _grouped(rows)
     for choice, some in grouped.items():
         counts = some[0]["own"] or some[0]["default"] or choice.score in scores
         counts |= ours is not None and choice.score == ours.score and some[0]["method"] in method
+        counts |= choice.score == AUGMENTED
         # Of plain training all scores, but for those that some of its seeds do not have.
         plain = choice.way == "erm" and len(some) == len(grouped[Choice("erm", "softmax")])
         if choice.way in MEMBERS or not (counts or plain):
             continue
         line: Row = {"way": choice.way, "score": choice.score, "seeds": len(some)}
-        line["beside"] = BESIDE.get(some[0]["method"], "")
-        if choice.way.endswith(ON_ALL):
-            line["beside"] = "more labels"
+        line["beside"] = _beside(choice, some[0]["method"])
         told = [row["from"] for row in some if "from" in row]
         line["from"] = f"{told[0]}, {len(told)} seeds" if told else ""
         for figure in _HEADS:
             line[figure], line[f"{figure} deviation"] = _mean(some, figure)
         table.append(line)
-    if ensembles:
-        line = {"way": "ensemble of five", "score": "softmax", "seeds": len(ensembles)}
+    if known is not None and known["seeds"] > len(ensembles):
+        table.append(known)
+    elif ensembles:
+        line = {"way": ENSEMBLES, "score": "softmax", "seeds": len(ensembles)}
         line |= {"beside": "5 passes", "from": ""}
         for figure in FIGURES:
             line[figure], line[f"{figure} deviation"] = _mean(list(ensembles.values()), figure)
         table.append(line)
     return sorted(table, key=lambda line: -line["auarc"])
+
+
+def _beside(choice: Choice, method: str) -> str:
+    """Why a line is no match for one pass of training on train and meta."""
+    price = f"{1 + COPIES} passes" if choice.score == AUGMENTED else BESIDE.get(method, "")
+    more = "more labels" if choice.way.endswith(ON_ALL) else ""
+    return ", ".join(reason for reason in (price, more) if reason)
 
 
 def markdown(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -218,7 +242,7 @@ def write_report(
         rows.sort(key=lambda row: (row["way"], row["seed"]))
         every += [{"task": name, **row} for row in rows]
         ensembles = ensemble_figures(runs, task.split)
-        lines = table_of(rows, ensembles, ours=ours)
+        lines = table_of(rows, ensembles, ours=ours, known=earlier.ensembles.get(name))
         tables += [{"task": name, **line} for line in lines]
         texts.append(task_text(name, lines))
         if seeds_of(runs, ours.way):
@@ -230,7 +254,11 @@ def write_report(
             continue
         results[name] = {"against": against, "best_comparable": best_comparable(rows, ours)}
         if task.goal == "not inferior":
-            results[name]["gap_to_ensemble_closed"] = gap_closed(rows, ours, ensembles)
+            gap = gap_closed(rows, ours, ensembles)
+            before = earlier.gaps.get(name) if str(ours) == earlier.ours else None
+            if before is not None and (gap is None or len(gap["seeds"]) < len(before["seeds"])):
+                gap = before
+            results[name]["gap_to_ensemble_closed"] = gap
     if not results:
         raise InputError(f'no task has runs of "{ours.way}"')
     judge(asked, results)

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from revar import fields
+from revar.data.augment import resolve as augmentation
 from revar.data.labels import Classes
 from revar.data.readers import joined
 from revar.data.source import Part, Source, load_source
@@ -39,7 +40,7 @@ from revar.tables.sources import few, set_name, source_of
 from revar.tables.ways import Way as TableWay
 from side_by_side import in_one_line, let_go
 from uscore_store import Run, Scored, note, write_run
-from uscore_tasks import Job
+from uscore_tasks import AUGMENTED, COPIES, Job
 from where import commit
 
 SCORES = ("softmax", "uscore", "fused", "dropout_entropy")
@@ -231,6 +232,9 @@ def _train(job: Job, path: Path, device: torch.device, code: str) -> dict[str, f
             own,
             _groups(source, model, own),
             probabilities=job.way.in_ensemble and name != "tune",
+            copied=_augmented(model, source.tests[own])
+            if job.way.augmented and name != "tune"
+            else None,
         )
         for name, own in sets.items()
         if own in model.predictions
@@ -265,19 +269,36 @@ def _groups(source: Source, model: Model, name: str) -> NDArray[np.integer] | No
     return numbers.astype(np.int32)
 
 
+def _augmented(model: Model, part: Part) -> Predictions | None:
+    """By the mean over copies, as users get it; nothing where training made no copies."""
+    how = augmentation(model.recipe.budget.augment, model.task.input_shape)
+    if not (how.pad or how.flip):
+        return None
+    return model.predict_augmented(part.x, part.y, copies=COPIES)
+
+
 def _scored(
-    model: Model, name: str, groups: NDArray[np.integer] | None, *, probabilities: bool
+    model: Model,
+    name: str,
+    groups: NDArray[np.integer] | None,
+    *,
+    probabilities: bool,
+    copied: Predictions | None,
 ) -> Scored:
     found, fitted = model.predictions[name], model.fitted
     there = available(found, fitted)
     wanted = [score for score in (*SCORES, fitted.own) if score in there and score != "mcd"]
+    scores: dict[str, NDArray[np.floating]]
     scores = {score: uncertainty(found, score, fitted) for score in wanted}
     if name == "tune" and "fused" in scores:
         scores["fused"] = crossed(found, fitted, groups)
+    if copied is not None:
+        scores[AUGMENTED] = copied.scores[AUGMENTED]
     return Scored(
         correct=correct(found, "softmax", fitted),
         scores=scores,
         correct_mcd=correct(found, "mcd", fitted) if "mcd" in there else None,
+        correct_augmented=None if copied is None else copied.correct(),
         patients=groups,
         labels=found.labels if probabilities else None,
         log_probabilities=found.log_probabilities if probabilities else None,

@@ -5,6 +5,7 @@
     <set>/figures            JSON: score to figure to value
     <set>/correct            [n] of the deterministic prediction
     <set>/correct/mcd        [n] of the prediction by the mean of the dropout passes
+    <set>/correct/tta_softmax       [n] of that by the mean over augmented copies, if it was asked
     <set>/score/<name>       [n] uncertainty, float32
     <set>/patients           [n] what must be resampled together, if anything
     <set>/labels, <set>/log_probabilities       of members of ensembles, float16
@@ -29,6 +30,7 @@ from scipy.special import expit
 
 from revar.errors import InputError, UndefinedMetricWarning
 from revar.metrics import curve_figures, ece
+from uscore_tasks import AUGMENTED
 
 FIGURES = ("auarc", "normalised_auarc", "augrc", "failure_auroc", "accuracy")
 _OTHERS = 200
@@ -43,6 +45,8 @@ class Scored:
         correct: [n] whether the prediction is the label.
         scores: [n] uncertainty each, by name.
         correct_mcd: [n] the same of predictions by the mean of the dropout passes.
+        correct_augmented: [n] the same by the mean over augmented copies, where they were asked;
+            scores then have that of `AUGMENTED`, which goes with these predictions only.
         patients: [n] numbers.
         labels: [n] class numbers.
         log_probabilities: [n, C]
@@ -51,15 +55,22 @@ class Scored:
     correct: NDArray[np.bool_]
     scores: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
     correct_mcd: NDArray[np.bool_] | None = None
+    correct_augmented: NDArray[np.bool_] | None = None
     patients: NDArray[np.integer] | None = None
     labels: NDArray[np.integer] | None = None
     log_probabilities: NDArray[np.floating] | None = None
 
     def figures(self) -> dict[str, dict[str, float | None]]:
         """By score, ``mcd`` among them; ``None`` where one is undefined."""
-        found = {name: _figures(values, self.correct) for name, values in self.scores.items()}
+        found = {
+            name: _figures(values, self.correct)
+            for name, values in self.scores.items()
+            if name != AUGMENTED
+        }
         if self.correct_mcd is not None:
             found["mcd"] = _figures(self.scores["dropout_entropy"], self.correct_mcd)
+        if self.correct_augmented is not None:
+            found[AUGMENTED] = _figures(self.scores[AUGMENTED], self.correct_augmented)
         return found
 
 
@@ -85,6 +96,8 @@ def write_run(path: Path, about: Mapping[str, Any], sets: Mapping[str, Scored]) 
         arrays[f"{name}/correct"] = scored.correct
         if scored.correct_mcd is not None:
             arrays[f"{name}/correct/mcd"] = scored.correct_mcd
+        if scored.correct_augmented is not None:
+            arrays[f"{name}/correct/{AUGMENTED}"] = scored.correct_augmented
         for score, values in scored.scores.items():
             arrays[f"{name}/score/{score}"] = values.astype(np.float32)
         if scored.patients is not None:
@@ -167,19 +180,20 @@ class Run:
 
     def correct(self, name: str, score: str) -> NDArray[np.bool_]:
         """[n] whether the prediction that goes with a score is right."""
-        by_mean = self.named(score) == "mcd"
-        return self._array(f"{name}/correct/mcd" if by_mean else f"{name}/correct")
+        score = self.named(score)
+        by_mean = score in ("mcd", AUGMENTED)
+        return self._array(f"{name}/correct/{score}" if by_mean else f"{name}/correct")
 
-    def calibration_error(self, name: str) -> float:
-        """Expected calibration error of the softmax on a set, 15 bins.
+    def calibration_error(self, name: str, score: str = "softmax") -> float:
+        """Expected calibration error of the softmax, or of its mean over copies, 15 bins.
 
-        Probabilities are not kept, but softmax response is the log-odds of the top class.
+        Probabilities are not kept, but both scores are the log-odds of the top class.
         """
-        confidence = expit(-self.uncertainty(name, "softmax").astype(float))
+        confidence = expit(-self.uncertainty(name, score).astype(float))
         # The metric takes whole distributions: what is left goes to many others in equal parts,
         # so that the first class is the predicted one.
         others = np.repeat((1 - confidence)[:, None] / _OTHERS, _OTHERS, axis=1)
-        wrong = ~self.correct(name, "softmax")
+        wrong = ~self.correct(name, score)
         return ece(np.column_stack([confidence, others]), wrong.astype(int))
 
     def patients(self, name: str) -> NDArray[np.int32] | None:

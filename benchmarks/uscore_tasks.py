@@ -99,6 +99,13 @@ ON_ALL = "-all"
 """Ends the name of a method that is trained on train, meta and tune; none is left to fuse on."""
 MEMBERS = tuple(f"erm-m{number}" for number in range(1, 5))
 """Plain training on the data of ``erm`` from other weights: an ensemble of five with it."""
+AUGMENTED = "tta_softmax"
+"""Softmax response of the mean over augmented copies, as `revar.augmented` names it."""
+COPIES = 8
+"""Beside the image itself: what `revar.model.Model.predict_augmented` takes unless told."""
+_AUGMENTED_WAYS = (
+    "erm", "trajectory", f"erm{WITH_META}", f"trajectory{WITH_META}", WHOLE, f"trajectory{ON_ALL}",
+)  # fmt: skip
 _SLOWER = {
     "mwn": 4.8, "l2r": 3.6, "fsr": 2.5, "fsr-full": 2.7, "revar": 2.2, "vr": 2.1, "adafocal": 1.5,
     "revar-paper": 1.8, "ibr": 1.8, "trajectory": 1.2,
@@ -130,6 +137,11 @@ class Way:
     def in_ensemble(self) -> bool:
         """Whether its class probabilities are kept, to be averaged."""
         return self.member > 0 or self.name == "erm"
+
+    @property
+    def augmented(self) -> bool:
+        """Whether its test sets are also scored by the mean over augmented copies."""
+        return self.name in _AUGMENTED_WAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +264,7 @@ def jobs_of(
     """All runs, those of the first seed first and of each seed the longest first.
 
     So an early end leaves whole seeds, and no worker is left with a long run at the end. Members
-    of ensembles train on clean data only.
+    of ensembles see no meta set, so that there are none for one with the true labels.
 
     Args:
         tasks: names of `TASKS`; two that share runs have them once.
@@ -275,7 +287,7 @@ def jobs_of(
         for seed in range(seeds)
         for folder in folders
         for way in ways
-        if (FOLDERS[folder].noisy or not clean_meta) and not (way.member and FOLDERS[folder].noisy)
+        if (FOLDERS[folder].noisy or not clean_meta) and not (way.member and clean_meta)
     ]
     if not jobs:
         raise InputError("nothing to run: --clean-meta is for tasks with noisy labels")

@@ -129,7 +129,7 @@ def test_from_training_to_the_report(
     assert not report["tasks"]
     rows = list(csv.DictReader((told / "aside.csv").read_text(encoding="utf-8").splitlines()))
     ours = {r["score"] for r in rows if (r["task"], r["way"]) == ("pacs-sketch", "trajectory+meta")}
-    assert ours == {"softmax", "uscore", "fused", "dropout_entropy", "mcd"}
+    assert ours == {"softmax", "uscore", "fused", "dropout_entropy", "mcd", "tta_softmax"}
     assert len((told / "aside.jsonl").read_text(encoding="utf-8").splitlines()) == 9
 
 

@@ -194,9 +194,9 @@ def test_jobs_are_shared_and_begin_with_the_longest(study: Any) -> None:
     of_first = [job.seconds for job in every if job.seed == 0]
     assert of_first == sorted(of_first, reverse=True)
     members = {(job.folder, job.seed) for job in every if job.way.member}
-    clean_ones = ("cifar10", "tiny-imagenet-100", "eyepacs")
-    assert members == {(folder, seed) for folder in clean_ones for seed in (0, 1)}
+    assert members == {(folder, seed) for folder in tasks.FOLDERS for seed in (0, 1)}
     clean = jobs(*tasks.TASKS, clean_meta=True)
+    assert not any(job.way.member for job in clean)
     assert {job.folder for job in clean} == {"cifar10n-worst", "cifar10-instance20"}
     assert clean[0].file(Path()).parent.name.endswith("+clean-meta")
     assert not {"history", "revar-paper", "ibr"} & {job.way.method for job in every}
