@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from revar.optimisers import at_rest
 from revar.randomness import RandomState
+from revar.rows import shared_rows
 from revar.training import TrainingState
 
 Tensors = dict[str, Tensor]
@@ -40,8 +41,10 @@ def _load_optimiser(optimiser: Optimizer, tensors: Tensors, prefix: str) -> None
 
 
 def weights_of(state: TrainingState) -> Tensors:
-    """What is learned and remembered."""
-    return {name: value.detach().cpu() for name, value in state.networks.state_dict().items()}
+    """What is learned and remembered; of tables that processes share, those put together."""
+    parts, found = shared_rows(state.networks), state.networks.state_dict()
+    whole = {name: value.detach().cpu() for name, value in found.items() if name not in parts}
+    return {**whole, **state.tables}
 
 
 def progress_of(state: TrainingState) -> tuple[Tensors, dict[str, Any]]:
@@ -66,8 +69,13 @@ def progress_of(state: TrainingState) -> tuple[Tensors, dict[str, Any]]:
 def restore(
     state: TrainingState, weights: Tensors, tensors: Tensors, plain: dict[str, Any]
 ) -> None:
-    """Bring a new state to where another one was."""
-    state.networks.load_state_dict(weights)
+    """Bring a new state to where another one was.
+
+    Tables that processes share are left in ``state.tables``, for all of them to take their rows.
+    """
+    parts = shared_rows(state.networks)
+    state.tables = {name: weights[name] for name in parts if name in weights}
+    state.networks.load_state_dict({**weights, **parts})
     _load_optimiser(state.optimiser, tensors, "inner")
     if state.outer is not None:
         _load_optimiser(state.outer, tensors, "outer")

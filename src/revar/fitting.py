@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -38,6 +39,7 @@ from revar.preparation import Prepared, prepare
 from revar.randomness import RandomState, derive, preserved, repeatable, seeded
 from revar.recipe import Recipe
 from revar.replay import can_replay, replaying
+from revar.rows import end_sharing, gather_rows, spread_rows
 from revar.scores import available
 from revar.scores.learned import Fitted, fit_scores
 from revar.sharded import joint_outputs, own, sharing
@@ -53,7 +55,7 @@ class Keeper(Protocol):
         """The run is about to start: bring the state to the last checkpoint, if there is one."""
 
     def save(self, state: TrainingState) -> None:
-        """Keep this state."""
+        """Keep this state; the tables that processes share are whole in it."""
 
 
 def build_networks(
@@ -195,7 +197,7 @@ def fit_prepared(
         if keeper is not None:
             world().once(lambda: keeper.begin(data, state))
         _agree(state)
-        keep = keeper.save if keeper is not None and world().first else None
+        keep = None if keeper is None else partial(_keep, keeper)
         parts = in_parts(networks.classifier, budget.micro_batch)
         wanted = can_replay(budget, device, known_net=module is None)
         with (
@@ -207,6 +209,7 @@ def fit_prepared(
             training.fit(
                 state, recipe.method, task, budget, observer, checkpoint=keep, stop=stop, step=step
             )
+    end_sharing(networks)
     model = Model(
         recipe=recipe,
         task=task,
@@ -245,10 +248,21 @@ def _agree(state: TrainingState) -> None:
     everyone = world()
     if everyone.size == 1:
         return
+    if everyone.once(lambda: bool(state.tables)):
+        spread_rows(state.networks, state.tables)
+        state.tables = {}
     weights = everyone.same(weights_of(state))
     tensors, plain = progress_of(state)
     tensors, plain = everyone.same(tensors), everyone.once(lambda: plain)
     restore(state, weights, tensors, plain)
+
+
+def _keep(keeper: Keeper, state: TrainingState) -> None:
+    """Let the first process keep the state, once it has the rows of all."""
+    state.tables = gather_rows(state.networks)
+    if world().first:
+        keeper.save(state)
+    state.tables = {}
 
 
 @torch.no_grad()

@@ -100,9 +100,13 @@ class World:
 
     def any(self, mine: bool) -> bool:
         """Whether any process says yes; on the host, so that no device has to wait."""
+        return self.any_of(mine)[0]
+
+    def any_of(self, *mine: bool) -> tuple[bool, ...]:
+        """The same for several questions, in one message."""
         if self.size == 1:
             return mine
-        return bool(self.sum_(torch.tensor([float(mine)]))[0])
+        return tuple(map(bool, self.sum_(torch.tensor(mine, dtype=torch.float32))))
 
     def once(self, work: Callable[[], Any]) -> Any:
         """What the first process makes of this; it alone does it, and it must fit in JSON.
@@ -127,6 +131,18 @@ class World:
         """Named tensors of the first process, on the host."""
         mine = save_tensors({k: v.contiguous() for k, v in tensors.items()}) if self.first else b""
         return load_tensors(self._first_bytes(mine))
+
+    def send(self, x: Tensor, to: int) -> None:
+        """From this host to one other process, which waits for it."""
+        self._count("send", x)
+        with _watched():
+            dist.send(x.contiguous().view(-1).view(torch.uint8), to)
+
+    def receive_(self, x: Tensor, source: int) -> Tensor:
+        """What one other process sends, in the place of x, contiguous and on this host."""
+        with _watched():
+            dist.recv(x.view(-1).view(torch.uint8), source)
+        return x
 
     def _first_bytes(self, data: bytes) -> bytes:
         """What the first process has."""

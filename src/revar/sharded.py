@@ -1,8 +1,9 @@
 """The rows of a batch, split between processes, and what a network needs to not notice.
 
 Inputs and features are a process's own rows; class logits and everything computed from them are
-those of the whole batch, equal on every process. So losses, weights, memories and figures need no
-care: they are computed everywhere from the same numbers. Between the two stand three operations
+those of the whole batch, equal on every process. So losses, weights and figures need no care: they
+are computed everywhere from the same numbers, and what is remembered of examples has its rows split
+(`revar.rows`). Between the two stand three operations
 that see more than one row, or draw random numbers for them:
 
 * the end of a network: `whole` puts together the outputs of all processes;

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,7 +48,12 @@ class Observer(Protocol):
 
 @dataclass
 class TrainingState:
-    """Everything a resumed run needs to end with the same bits."""
+    """Everything a resumed run needs to end with the same bits.
+
+    Attributes:
+        tables: what processes remember of examples together (`revar.rows`), whole on the host of
+            the first one while a checkpoint is read or written; empty otherwise, and alone.
+    """
 
     networks: Networks
     optimiser: Optimizer
@@ -59,6 +64,7 @@ class TrainingState:
     epoch: int = 0
     step_in_epoch: int = 0
     seconds: float = 0.0
+    tables: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def step(self) -> int:
@@ -324,7 +330,8 @@ def fit(
         task: what.
         budget: how long; resolved.
         observer: is told of every step and epoch.
-        checkpoint: is called after every epoch, every ten minutes, and when asked to stop.
+        checkpoint: is called after every epoch, every ten minutes, and when asked to stop; by
+            all processes at the same step.
         stop: is asked after every step.
         step: how one is taken, if not by `train_step`.
 
@@ -348,10 +355,15 @@ def fit(
             take(state, method, task, budget, batch)
             state.seconds = time.perf_counter() - began
             observer.stepped(state.step, state.totals.recent)
-            if stop is not None and world().any(stop()):
+            if stop is None and checkpoint is None:
+                continue
+            late = time.monotonic() - kept_at > CHECKPOINT_SECONDS
+            # All keep a state or none: they have clocks of their own, and parts of it.
+            asked, due = world().any_of(stop is not None and stop(), late)
+            if asked:
                 keep(state)
                 raise InterruptedRun
-            if time.monotonic() - kept_at > CHECKPOINT_SECONDS:
+            if due:
                 keep(state)
                 kept_at = time.monotonic()
         with autocast(budget, state.device):

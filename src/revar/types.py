@@ -121,7 +121,7 @@ class Networks(nn.Module):
         scorer: what the outer level learns, for bilevel methods: ReVaR's g, a weight net.
         heads: what a method learns beside the class logits, on the features of f.
         memory: what a method remembers of single training examples, as buffers. It is part of
-            a checkpoint, and not of the trained model.
+            a checkpoint, and not of the trained model; several processes share its rows.
         sampler: how to take dropout passes of f; ``None`` for a net without dropout.
     """
 

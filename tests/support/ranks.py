@@ -28,9 +28,10 @@ Case = tuple[Literal["table", "images"], str, dict[str, str]]
 
 def environments(count: int, folder: Path) -> list[dict[str, str]]:
     """Of processes that meet in a folder."""
+    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     shared = {
         **os.environ,
-        "PYTHONPATH": str(TESTS),
+        "PYTHONPATH": os.pathsep.join(paths),
         "OMP_NUM_THREADS": "1",
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
@@ -123,6 +124,7 @@ def main(described: Path) -> None:
     from revar.parallel import joined
     from revar.preparation import prepare
     from revar.recipe import Budget, Recipe, make_method, with_settings
+    from revar.rows import shared_rows
 
     cpu, given = torch.device("cpu"), sources()
     with joined(cpu, timeout=60) as world:
@@ -131,7 +133,11 @@ def main(described: Path) -> None:
             prepared = prepare(with_settings(recipe, settings), given[data])
             witness = Witness()
             model = fit_prepared(prepared, device=cpu, observer=witness, keeper=witness)
-            found = {f"weights {k}": v for k, v in model.networks.state_dict().items()}
+            parts = shared_rows(model.networks)
+            whole = {k: v for k, v in model.networks.state_dict().items() if k not in parts}
+            found = {f"weights {k}": v for k, v in whole.items()}
+            # Without the one that stands for those of others.
+            found |= {f"part {k}": v[:-1] for k, v in parts.items()}
             found["weights of the generator"] = witness.generator
             if world.first:
                 found |= {f"progress {k}": v for k, v in witness.progress.items()}

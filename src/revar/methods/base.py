@@ -180,7 +180,11 @@ class Method(ABC):
         return None
 
     def build_memory(self, sizes: Sizes) -> nn.Module | None:
-        """What is remembered of single examples, as buffers of a module."""
+        """What is remembered of single examples, as buffers of a module.
+
+        Processes that train together share what is added as `revar.rows.Rows`; any other buffer
+        is whole in each of them.
+        """
         return None
 
     @abstractmethod

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from revar.functional import follow_flat_state
+from revar.rows import Rows
 
 
-class Dictionary(nn.Module):
+class Dictionary(Rows):
     """Values of all training examples, and the most valuable of every class.
 
     Attributes:
@@ -21,14 +22,14 @@ class Dictionary(nn.Module):
 
     def __init__(self, n_train: int, n_classes: int, per_class: int) -> None:
         super().__init__()
-        self.register_buffer("values", torch.zeros(n_train))
+        self.add_rows("values", n_train)
         self.register_buffer("chosen", torch.zeros(n_classes, per_class, dtype=torch.int64))
 
     @torch.no_grad()
     def observe(self, index: Tensor, value: Tensor, momentum: float) -> None:
         """``v <- momentum v + (1 - momentum) value`` at these positions, all different."""
-        new = self.values[index].lerp(value.to(self.values.dtype), 1 - momentum)
-        self.values[index] = new
+        new = value.to(self.values.dtype)
+        self.change("values", index, lambda old: old.lerp(new, 1 - momentum))
 
     @torch.no_grad()
     def refill(self, labels: Tensor) -> None:
@@ -41,7 +42,7 @@ class Dictionary(nn.Module):
             labels: [N] class numbers of the training split.
         """
         n_classes, k = self.chosen.shape
-        order = self.values.argsort(descending=True, stable=True)
+        order = self.whole("values").argsort(descending=True, stable=True)
         by_value = labels[order]
         rank = torch.arange(k, device=order.device)
         for label in range(n_classes):
@@ -56,7 +57,7 @@ class Dictionary(nn.Module):
         return self.chosen.gather(1, columns).flatten()
 
 
-class PseudoLabels(nn.Module):
+class PseudoLabels(Rows):
     """Running logits of all training examples, from which FSR-full makes soft labels.
 
     Attributes:
@@ -67,7 +68,7 @@ class PseudoLabels(nn.Module):
 
     def __init__(self, n_train: int, n_classes: int) -> None:
         super().__init__()
-        self.register_buffer("logits", torch.zeros(n_train, n_classes))
+        self.add_rows("logits", n_train, n_classes)
 
     @torch.no_grad()
     def visit(self, index: Tensor, logits: Tensor, momentum: float) -> Tensor:
@@ -83,9 +84,9 @@ class PseudoLabels(nn.Module):
         Returns:
             [n, C] logits of the soft labels.
         """
-        kept = self.logits[index]
+        kept = self.read("logits", index)
         kept = kept * (kept.square().mean() + 1e-8).rsqrt()
-        self.logits[index] = kept.lerp(logits.to(kept.dtype), 1 - momentum)
+        self.write("logits", index, kept.lerp(logits.to(kept.dtype), 1 - momentum))
         return kept
 
 

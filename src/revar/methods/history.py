@@ -19,6 +19,7 @@ from revar.errors import InputError
 from revar.functional import at_least_single, mode
 from revar.methods.base import Method, Plan, Sizes, phase_start
 from revar.nets.base import Classifier
+from revar.rows import Rows
 from revar.sharded import sharing
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
@@ -26,17 +27,17 @@ _CHUNK = 512
 """Examples of an evaluation pass at a time."""
 
 
-class Sums(nn.Module):
+class Sums(Rows):
     """Class probabilities of known examples, added up over epochs; rows sum to the epochs seen."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         for name in ("train", "meta", "unlabelled"):
             # Of, because every module has a method named train.
-            self.register_buffer(f"of_{name}", torch.zeros(getattr(sizes, name), sizes.n_classes))
+            self.add_rows(f"of_{name}", getattr(sizes, name), sizes.n_classes)
 
     def of(self, split: str) -> Tensor:
-        """[n, C] of ``train``, ``meta`` or ``unlabelled``."""
+        """[n, C] of ``train``, ``meta`` or ``unlabelled``; this process's part of them."""
         sums: Tensor = getattr(self, f"of_{split}")
         return sums
 
@@ -51,7 +52,8 @@ class Sums(nn.Module):
         """
         sums = self.of(split)
         there = index.to(sums.device)
-        sums[there] += at_least_single(logits).softmax(dim=1).to(sums.dtype)
+        said = at_least_single(logits).softmax(dim=1).to(sums.dtype)
+        self.change(f"of_{split}", there, lambda old: old + said)
 
 
 class Snapshots(nn.Module):
@@ -177,7 +179,8 @@ class History(Method):
             names["unlabelled"] = "history_registered"
         if split not in names:
             return {}
-        sums = _sums(networks).of(split)
+        # Whoever trained with others has them on the host.
+        sums = _sums(networks).of(split).to(logits.device)
         return {names[split]: summed_log_odds(sums, logits.argmax(dim=1))}
 
     def _first_epoch(self, total: int, steps_per_epoch: int) -> int:

@@ -16,10 +16,11 @@ from revar import fields
 from revar.functional import at_least_single
 from revar.methods.abstention import Abstaining, joint_log_probabilities, with_abstention
 from revar.methods.base import Sizes
+from revar.rows import Rows
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
 
-class Beliefs(nn.Module):
+class Beliefs(Rows):
     """t_{i,y}, the belief in the label of every training example.
 
     Of the running vector t_i in R^C the loss reads the label's entry only, and each entry has a
@@ -31,7 +32,7 @@ class Beliefs(nn.Module):
     def __init__(self, n_train: int) -> None:
         super().__init__()
         # One-hot targets: what the first visit starts from.
-        self.register_buffer("belief", torch.ones(n_train))
+        self.add_rows("belief", n_train, fill=1.0)
 
     @torch.no_grad()
     def update(self, index: Tensor, p_label: Tensor, momentum: float) -> Tensor:
@@ -42,8 +43,8 @@ class Beliefs(nn.Module):
             p_label: [n] probability of the label.
             momentum: m.
         """
-        belief = self.belief[index].lerp(p_label.to(self.belief.dtype), 1 - momentum)
-        self.belief[index] = belief
+        belief = self.read("belief", index).lerp(p_label.to(self.belief.dtype), 1 - momentum)
+        self.write("belief", index, belief)
         return belief
 
 

@@ -41,6 +41,7 @@ from revar.methods.history import summed_log_odds
 from revar.methods.reweighting import uscore_column
 from revar.nets.base import Classifier
 from revar.nets.scorer import Evidence, EvidenceScorer, Scored, top_log_odds
+from revar.rows import Rows
 from revar.sharded import alone, sharing, whole
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
@@ -50,7 +51,7 @@ _LEAST = 1e-4
 """Disagreement below which f is not held any closer."""
 
 
-class Averages(nn.Module):
+class Averages(Rows):
     """What was said of every training example, the scale of what is taught, and mean weights.
 
     Attributes:
@@ -70,8 +71,8 @@ class Averages(nn.Module):
 
     def __init__(self, sizes: Sizes, *, weights: bool) -> None:
         super().__init__()
-        self.register_buffer("sums", torch.zeros(sizes.train, sizes.n_classes))
-        self.register_buffer("targets", torch.zeros(sizes.train, sizes.n_classes))
+        self.add_rows("sums", sizes.train, sizes.n_classes)
+        self.add_rows("targets", sizes.train, sizes.n_classes)
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("deviation", torch.ones(()))
         self.register_buffer("seen", torch.zeros((), dtype=torch.bool))
@@ -85,8 +86,8 @@ class Averages(nn.Module):
             index: [n] positions, all different.
             probabilities: [n, C] of the pass.
         """
-        sums = self.sums[index] + probabilities.to(self.sums.dtype)
-        self.sums[index] = sums
+        sums = self.read("sums", index) + probabilities.to(self.sums.dtype)
+        self.write("sums", index, sums)
         return sums
 
     @torch.no_grad()
@@ -98,8 +99,9 @@ class Averages(nn.Module):
             probabilities: [n, C] of the pass.
             momentum: m.
         """
-        targets = self.targets[index].lerp(probabilities.to(self.targets.dtype), 1 - momentum)
-        self.targets[index] = targets
+        said = probabilities.to(self.targets.dtype)
+        targets = self.read("targets", index).lerp(said, 1 - momentum)
+        self.write("targets", index, targets)
         return targets
 
     @torch.no_grad()
