@@ -37,6 +37,7 @@ from revar.predictions import Predictions, together
 from revar.preparation import Prepared, prepare
 from revar.randomness import RandomState, derive, preserved, repeatable, seeded
 from revar.recipe import Recipe
+from revar.recomputed import recomputed
 from revar.replay import can_replay, replaying
 from revar.scores import available
 from revar.scores.learned import Fitted, fit_scores
@@ -187,6 +188,7 @@ def fit_prepared(
         with (
             joint_outputs(networks.classifier),
             parts,
+            recomputed(networks.classifier, wanted=budget.recompute),
             replaying(device, wanted=wanted) as step,
         ):
             _check_split(networks, splits["train"].x[: 2 * world().size + 1], device)
