@@ -11,7 +11,7 @@ Generators are left to `torch.utils.checkpoint`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,7 +69,7 @@ class Again:
             _set(flags)
 
 
-def _places(holders: list[dict[str, Tensor | None]]) -> list[_Place]:
+def _places(holders: Iterable[dict[str, Any]]) -> list[_Place]:
     return [
         (tensors, key, value)
         for tensors in holders

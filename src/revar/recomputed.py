@@ -5,11 +5,11 @@ Of n layers the inputs of about sqrt(n) blocks are kept, and the inside of one a
 both times, with the same masks: batch norm and dropout are what they are without it, and so are
 gradient and hypergradient, to the bit.
 
-A block is what has at least two layers and no more than the square root of all, a layer being
-whatever has parameters of its own: a residual block, a layer of a transformer, a convolution with
-its norm. Layers that follow each other in an ``nn.Sequential`` are put together to such blocks.
-A network that has no such parts, a module whose layers are all called by its own ``forward``, say,
-runs as usual.
+A block is what has at least two layers, a layer being whatever has parameters of its own: a
+residual block, a layer of a transformer, a convolution with its norm. What has more than sqrt(n) is
+taken apart, where that leaves blocks of most of it. Layers that follow each other in an
+``nn.Sequential`` are put together to blocks. A network without any runs as usual: one of a few
+layers, or a module that calls all its layers itself.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
@@ -51,29 +52,35 @@ def recomputing(net: nn.Module) -> list[tuple[nn.Module, Forward]]:
 
     They are its blocks, and each ``nn.Sequential`` some layers of which are put together.
     """
-    most = max(2, isqrt(_layers(net)))
-    found: list[tuple[nn.Module, Forward]] = []
+    total = _layers(net)
+    most = max(2, isqrt(total))
     seen: set[nn.Module] = set()
 
-    def divide(module: nn.Module) -> None:
-        if module in seen or isinstance(module, torch.jit.ScriptModule):
-            return
-        seen.add(module)
+    def inside(module: nn.Module) -> tuple[list[tuple[nn.Module, Forward]], int]:
+        """Of a module, and the number of layers that lie in blocks."""
+        found: list[tuple[nn.Module, Forward]] = []
+        covered = 0
         if isinstance(module, nn.Sequential) and _is_plain(module):
             pieces = _pieces(list(module), most)
-            if any(isinstance(piece, _Block) for piece in pieces):
+            covered = sum(_layers(p.module) for p in pieces if isinstance(p, _Block))
+            if covered:
                 found.append((module, _one_by_one(pieces)))
         for child in module.children():
+            if child in seen or isinstance(child, torch.jit.ScriptModule):
+                continue
+            seen.add(child)
+            count = _layers(child)
             # What is no more than a list, an `nn.ModuleList`, is never called.
             is_called = type(child).forward is not nn.Module.forward
-            if _layers(child) > most or not is_called:
-                divide(child)
-            elif _layers(child) > 1 and child not in seen:
-                seen.add(child)
-                found.append((child, _Block(child)))
+            within, of_them = inside(child) if count > most or not is_called else ([], 0)
+            # What holds most of the network is no block: all of it would come back at once.
+            if is_called and 1 < count <= total / 2 and 2 * of_them < count:
+                within, of_them = [(child, _Block(child))], count
+            found += within
+            covered += of_them
+        return found, covered
 
-    divide(net)
-    return found
+    return inside(net)[0]
 
 
 def _is_plain(module: nn.Sequential) -> bool:
@@ -122,7 +129,7 @@ class _Block:
     """A part of a network whose inside is not kept; in place of its ``forward``."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._module, self._forward = module, module.forward
+        self.module, self._forward = module, module.forward
         self._overwrites: bool | None = None
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -138,10 +145,10 @@ class _Block:
             return self._forward(*inputs, **named)
 
         if self._overwrites is None:
-            self._overwrites = _overwrites(self._module, run, leaves)
+            self._overwrites = _overwrites(self.module, run, leaves)
         if self._overwrites:
             return run(*leaves)
-        return checkpoint(Again(self._module, run), *leaves, use_reentrant=False)
+        return checkpoint(Again(self.module, run), *leaves, use_reentrant=False)
 
 
 def _overwrites(module: nn.Module, run: Forward, leaves: list[Any]) -> bool:
@@ -150,6 +157,9 @@ def _overwrites(module: nn.Module, run: Forward, leaves: list[Any]) -> bool:
     tensors = [copy for copy in copies if isinstance(copy, Tensor)]
     before = [tensor._version for tensor in tensors]
     device = next(module.parameters()).device
-    with preserved(device), Again(module, run).as_it_was():
+    # Kept nowhere: whoever counts what is kept, to compute it again, would miss it the next time.
+    # Not without gradients, or autocast would remember rounded weights that have none.
+    nothing = saved_tensors_hooks(lambda _: None, lambda _: None)
+    with preserved(device), Again(module, run).as_it_was(), nothing:
         run(*copies)
     return before != [tensor._version for tensor in tensors]
