@@ -159,7 +159,7 @@ def _overwrites(module: nn.Module, run: Forward, leaves: list[Any]) -> bool:
     device = next(module.parameters()).device
     # Kept nowhere: whoever counts what is kept, to compute it again, would miss it the next time.
     # Not without gradients, or autocast would remember rounded weights that have none.
-    nothing = saved_tensors_hooks(lambda _: None, lambda _: None)
+    nothing = saved_tensors_hooks(lambda _: None, lambda _: torch.empty(0))
     with preserved(device), Again(module, run).as_it_was(), nothing:
         run(*copies)
     return before != [tensor._version for tensor in tensors]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from revar import recomputed as recomputed_module
 from revar.bilevel import OneStep, Strategy, alignments
 from revar.dual_norm import MetaBatchNorm
 from revar.fitting import fit_model
@@ -238,30 +238,33 @@ class _Counting(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.count: Tensor
         self.register_buffer("count", torch.ones(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        count: Tensor = self.count.clone()  # type: ignore[operator]
-        if self.training:
-            self.count += 1.0
-        return x + self.second(self.first(x).tanh() * count)
+        count = self.count.clone()
+        self.count += 1.0
+        output: Tensor = x + self.second(self.first(x).tanh() * count)
+        return output
 
 
 def test_buffers_are_those_of_the_first_time() -> None:
     torch.manual_seed(0)
-    net = nn.Sequential(*(_Counting() for _ in range(4))).double()
+    blocks = [_Counting().double() for _ in range(4)]
+    net = nn.Sequential(*blocks)
     x, y = torch.randn(7, 4, dtype=torch.float64), torch.arange(7) % 4
 
     def gradients() -> list[Tensor]:
-        for module in net:
-            module.count.fill_(2)
+        for block in blocks:
+            block.count.fill_(2)
         net.zero_grad()
         loss = nn.functional.cross_entropy(net(x), y)
         net(x)
         loss.backward(retain_graph=True)
         # And again, as it was the first time.
         loss.backward()
-        return [p.grad.clone() for p in net.parameters()] + [b.clone() for b in net.buffers()]
+        moved = [p.grad for p in net.parameters() if p.grad is not None]
+        return [value.clone() for value in (*moved, *net.buffers())]
 
     plain = gradients()
     assert plain[-1] == 4
@@ -279,7 +282,8 @@ class _Overwriting(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.relu_()
-        return x + self.inner(x)
+        output: Tensor = x + self.inner(x)
+        return output
 
 
 class _Lengthening(nn.Module):
@@ -303,7 +307,8 @@ class _Summing(nn.Module):
 
     def forward(self, found: list[Tensor], *, scale: float) -> Tensor:
         summed = torch.stack(found).sum(0)
-        return scale * self.second(self.first(summed).tanh())
+        output: Tensor = scale * self.second(self.first(summed).tanh())
+        return output
 
 
 @pytest.mark.parametrize("made", [_Overwriting, _Lengthening])
@@ -331,13 +336,12 @@ def test_parts_of_a_batch_by_blocks() -> None:
 @pytest.mark.parametrize("method", ["erm", "revar", "revar-paper", "trajectory", "sat"])
 def test_training_gives_the_same_model(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     again: list[int] = []
-    usual = recomputed_module.checkpoint
 
     def counted(*given: Any, **named: Any) -> Any:
         again[-1] += 1
-        return usual(*given, **named)
+        return checkpoint(*given, **named)
 
-    monkeypatch.setattr(recomputed_module, "checkpoint", counted)
+    monkeypatch.setattr("revar.recomputed.checkpoint", counted)
     found = []
     for wanted in ("false", "true"):
         again.append(0)
