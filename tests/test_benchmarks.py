@@ -157,7 +157,7 @@ def test_floors_are_counted_from_shapes() -> None:
 
 def test_memory_is_measured_in_every_way(tmp_path: Path) -> None:
     out = tmp_path / "memory.json"
-    arguments = ["--backbone", "resnet20", "--size", "8", "--batch", "8", "--rows", "4"]
+    arguments = ["--backbone", "resnet20", "--size", "16", "--batch", "16", "--rows", "4"]
     done = subprocess.run(
         [
             sys.executable, str(ROOT / "benchmarks" / "memory.py"), *arguments,
