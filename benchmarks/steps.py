@@ -16,11 +16,13 @@ from revar.data.augment import Augment
 from revar.feeds import DataFeeds
 from revar.fitting import build_networks
 from revar.functional import flat_state
+from revar.in_parts import in_parts
 from revar.methods.base import Method, Sizes
 from revar.nets.base import Dropout
 from revar.preparation import Split
 from revar.randomness import seed_generators
 from revar.recipe import Budget, Recipe, make_method
+from revar.recomputed import recomputed
 from revar.replay import ReplayedSteps, can_replay, replaying
 from revar.types import Batch, Task
 
@@ -34,12 +36,14 @@ class Setting:
         method: a name of ``revar list methods``.
         changes: of its fields.
         graphs: whether steps are replayed.
+        budget: further fields of the budget.
     """
 
     name: str
     method: str = "erm"
     changes: tuple[tuple[str, Any], ...] = ()
     graphs: bool = True
+    budget: tuple[tuple[str, Any], ...] = ()
 
 
 def paper(name: str, scorer: str, backbone: str | None = None, **changes: Any) -> Setting:
@@ -68,7 +72,7 @@ def make(
     method = replace(method, **dict(setting.changes))
     budget = Budget(
         epochs=1000, batch_size=size.batch, learning_rate=0.01,
-        graphs="auto" if setting.graphs else "never",
+        graphs="auto" if setting.graphs else "never", **dict(setting.budget),
     )  # fmt: skip
     task = Task(n_classes=size.classes, input_shape=size.shape)
     recipe = Recipe(method=method, backbone=size.backbone, dropout=Dropout(), budget=budget)
@@ -139,7 +143,12 @@ def running(setting: Setting, size: Size, device: torch.device) -> Iterator[Runn
     """A run that goes on as far as it is asked to."""
     method, state, task, budget = make(setting, size, device)
     seed_generators(0, device)
-    with replaying(device, wanted=can_replay(budget, device, known_net=True)) as replayed:
+    classifier = state.networks.classifier
+    with (
+        in_parts(classifier, budget.micro_batch),
+        recomputed(classifier, wanted=budget.recompute),
+        replaying(device, wanted=can_replay(budget, device, known_net=True)) as replayed,
+    ):
         step: training.Step = replayed or training.train_step
         following = batches(state)
 

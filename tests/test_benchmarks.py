@@ -153,3 +153,40 @@ def test_floors_are_counted_from_shapes() -> None:
         kept = count("resnet20", 8, 4)[1]["batch norm"], count("resnet20", 8, 2)[1]["batch norm"]
         values = 2 * (64 * 16 * 7 + 16 * 32 * 6 + 4 * 64 * 6)
         assert kept[0] - kept[1] == 2 * 5 * values
+
+
+def test_memory_is_measured_in_every_way(tmp_path: Path) -> None:
+    out = tmp_path / "memory.json"
+    arguments = ["--backbone", "resnet20", "--size", "16", "--batch", "16", "--rows", "4"]
+    done = subprocess.run(
+        [
+            sys.executable, str(ROOT / "benchmarks" / "memory.py"), *arguments,
+            "--repeats", "1", "--json", str(out),
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "against as usual" in done.stdout
+    found = json.loads(out.read_text())
+    assert {"command", "commit", "date", "processor", "gpu", "settings"} <= found.keys()
+    for method in ("erm", "revar-paper"):
+        usual, parts, blocks = (
+            found["settings"][method + way] for way in ("", ", micro_batch=4", ", recompute")
+        )
+        assert usual["ratio"] == 1
+        assert usual["kept_mib"] > 2 * blocks["kept_mib"] > 2 * parts["kept_mib"] > 0
+        assert usual["made_mib"] > max(blocks["made_mib"], usual["kept_mib"])
+
+
+def test_tensors_are_counted_while_they_live() -> None:
+    with scripts("memory", memory="memory") as found, found.memory.Alive() as alive:
+        there = torch.ones(1000)
+        first = there + 1
+        view = first[:10]
+        del first
+        assert alive.now == 8000
+        del view
+        assert alive.now == 4000
+        there.add_(1)
+        del there
+        assert (alive.now, alive.most) == (0, 8000)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 _SMALLEST = 1e-6
 """In place of a weight of zero, which new residual blocks have: it is divided by."""
@@ -200,6 +200,10 @@ class MetaBatchNorm(TorchFunctionMode):
         super().__init__()
         self._by_batch = by_batch
 
+    def anew(self) -> MetaBatchNorm:
+        """Another such block: one that is open cannot be entered in a second thread."""
+        return MetaBatchNorm(by_batch=self._by_batch)
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -219,3 +223,11 @@ def _training(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call of batch norm takes its statistics from the batch."""
     given = args[5] if len(args) > 5 else kwargs.get("training", False)
     return bool(given) or args[1] is None
+
+
+def current_norm() -> Callable[[], MetaBatchNorm] | None:
+    """Makes the block that is in force now anew, for a pass that is run again outside of it."""
+    found = [m for m in _get_current_function_mode_stack() if isinstance(m, MetaBatchNorm)]
+    if not found or _paused.get():
+        return None
+    return found[-1].anew

@@ -38,6 +38,7 @@ from revar.predictions import Predictions, together
 from revar.preparation import Prepared, prepare
 from revar.randomness import RandomState, derive, preserved, repeatable, seeded
 from revar.recipe import Recipe
+from revar.recomputed import recomputed
 from revar.replay import can_replay, replaying
 from revar.rows import end_sharing, gather_rows, spread_rows
 from revar.scores import available
@@ -203,6 +204,7 @@ def fit_prepared(
         with (
             joint_outputs(networks.classifier),
             parts,
+            recomputed(networks.classifier, wanted=budget.recompute),
             replaying(device, wanted=wanted) as step,
         ):
             _check_split(networks, splits["train"].x[: 2 * world().size + 1], device)

@@ -57,7 +57,7 @@ def placed(net: nn.Module, params: Params | None) -> Iterator[None]:
         raise KeyError(f"no such parameters: {', '.join(unknown)}")
     if written:
         buffers = {id(own): own for _, _, own, _ in written}
-        new.update(zip(buffers, _copies(list(buffers.values())), strict=True))
+        new.update(zip(buffers, copied(list(buffers.values())), strict=True))
         places += written
     changed = [place for place in places if id(place[2]) in new]
     try:
@@ -90,7 +90,7 @@ def _only_reads(module: nn.Module) -> bool:
     return type(module).__module__.startswith("torch.nn.")
 
 
-def _copies(tensors: list[Tensor]) -> list[Tensor]:
+def copied(tensors: list[Tensor]) -> list[Tensor]:
     """Of all of them, those of a kind at once: a net has hundreds of small ones."""
     copies = [torch.empty_like(value) for value in tensors]
     kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}

@@ -298,7 +298,8 @@ def can_replay(budget: Budget, device: torch.device, *, known_net: bool) -> bool
     """
     if budget.graphs == "never" or device.type != "cuda":
         return False
-    if world().size > 1 or budget.micro_batch is not None:
+    # What is computed again draws from states that the host sets.
+    if world().size > 1 or budget.micro_batch is not None or budget.recompute:
         return False
     return known_net or budget.graphs == "always"
 

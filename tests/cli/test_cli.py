@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file
 
 from revar.cli import run
 from revar.registry import METHODS
@@ -260,3 +261,16 @@ def test_real_images_of_two_classes(here: Path, real_data: Path, capsys: Capture
     assert figures["accuracy"] > 0.8  # type: ignore[operator]
     scores: dict[str, dict[str, float]] = figures["scores"]  # type: ignore[assignment]
     assert scores["uscore"]["auarc"] > figures["accuracy"]  # type: ignore[operator]
+
+
+def test_blocks_are_recomputed_on_request(here: Path, capsys: Capture) -> None:
+    arguments = ["train", "--data", "digits", "--epochs", "1", "--method", "erm"]
+    for name, more in (("usual", []), ("again", ["--set", "recompute=true"])):
+        assert run([*arguments, "--out", name, *more]) == 0
+    recipes = [json.loads((here / n / "recipe.json").read_text()) for n in ("usual", "again")]
+    assert [recipe["budget"]["recompute"] for recipe in recipes] == [False, True]
+    weights = [load_file(here / n / "weights.safetensors") for n in ("usual", "again")]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+    capsys.readouterr()
+    assert run([*arguments, "--out", "odd", "--set", "recompute=often"]) == 2
+    assert "recompute" in capsys.readouterr().err

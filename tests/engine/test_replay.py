@@ -262,14 +262,16 @@ def test_stopped_in_the_middle_of_an_epoch_and_resumed(method: str, tmp_path: Pa
 def test_when_steps_may_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = torch.device("cuda", 0)
     choices: tuple[Literal["auto", "always", "never"], ...] = ("auto", "always", "never")
-    for graphs, device, known, parts, processes in product(
-        choices, (cuda, CPU), (True, False), (None, 8), (1, 2)
+    for graphs, device, known, parts, again, processes in product(
+        choices, (cuda, CPU), (True, False), (None, 8), (False, True), (1, 2)
     ):
         monkeypatch.setattr(replay, "world", lambda n=processes: World(size=n))
-        got = can_replay(Budget(graphs=graphs, micro_batch=parts), device, known_net=known)
+        budget = Budget(graphs=graphs, micro_batch=parts, recompute=again)
+        got = can_replay(budget, device, known_net=known)
         wanted = graphs == "always" or (graphs == "auto" and known)
-        assert got == (wanted and device == cuda and parts is None and processes == 1), (
-            graphs, device, known, parts, processes,
+        whole = parts is None and not again
+        assert got == (wanted and device == cuda and whole and processes == 1), (
+            graphs, device, known, parts, again, processes,
         )  # fmt: skip
 
 

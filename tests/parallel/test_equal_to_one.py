@@ -47,6 +47,7 @@ TABLE: dict[str, tuple[str, dict[str, str]]] = {
     "fsr": ("fsr", {**FAST, "dictionary_batch": "10"}),
     "fsr-full": ("fsr-full", {**FAST, "dictionary_batch": "10"}),
     "history": ("history", {**FAST, "start": "0.3"}),
+    "revar-recompute": ("revar", {**BILEVEL, **EVERYWHERE, "recompute": "true"}),
     "history-registered": (
         "history", {**FAST, "start": "0.3", "source": "evaluation", "register": "true"},
     ),
@@ -54,6 +55,7 @@ TABLE: dict[str, tuple[str, dict[str, str]]] = {
 IMAGES: dict[str, tuple[str, dict[str, str]]] = {
     "images-erm": ("erm", {**FAST, **EVERYWHERE, "augment": "shift+flip"}),
     "images-trajectory": ("trajectory", {**FAST, "start": "0.3", "augment": "shift+flip"}),
+    "images-recompute": ("erm", {**FAST, **EVERYWHERE, "recompute": "true"}),
     "images-paper": ("revar-paper", {**FAST, "interval": "3", "passes": "2"}),
 }
 THREE = [

@@ -1,0 +1,209 @@
+"""What a step keeps in memory, and how long it takes: as usual, in parts, and by blocks.
+
+Two kinds of steps on noise: plain training, and training with a meta step of the paper's in every
+step, whose U-Score reads features, so that nearly all memory is the classifier's. Steps are not
+replayed. *Kept* is what one pass of the classifier saves for its backward pass, *made* the most
+that a whole step holds at a time beyond what was there before it: on a GPU by its allocator, on a
+CPU by the tensors alive. On a CPU the settings take turns.
+
+    python benchmarks/memory.py --json results/memory/cpu_32.json
+    python benchmarks/memory.py --device cuda --backbone resnet50 --size 224 --batch 64 \
+        --json results/memory/h200_224.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import sys
+import weakref
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from revar.functional import mode
+from revar.recipe import Budget
+from revar.training import autocast
+from steps import Running, Setting, Size, paper, running, wait
+from where import commit, processor, told
+
+MIB = 2**20
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of a setting."""
+
+    kept_mib: float
+    made_mib: float = 0.0
+    peak_mib: float | None = None
+    milliseconds: list[float] = field(default_factory=list)
+
+
+class Alive(TorchDispatchMode):
+    """Counts the bytes of tensors that operations make, as long as they live."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.most = 0
+        self._known: set[int] = set()
+
+    def _meet(self, tree: Any, *, new: bool) -> None:
+        for tensor in tree_leaves(tree):
+            if not isinstance(tensor, Tensor):
+                continue
+            storage = tensor.untyped_storage()
+            key, size = storage._cdata, storage.nbytes() if new else 0
+            if key not in self._known:
+                self._known.add(key)
+                self.now += size
+                self.most = max(self.most, self.now)
+                weakref.finalize(storage, self._gone, key, size)
+
+    def _gone(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.now -= size
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run, and count what was not there before."""
+        self._meet((args, kwargs), new=False)
+        made = func(*args, **(kwargs or {}))
+        self._meet(made, new=True)
+        return made
+
+
+def settings(rows: int) -> list[Setting]:
+    """Plain steps and meta steps, each in three ways."""
+    ways: dict[str, dict[str, Any]] = {
+        "": {}, f", micro_batch={rows}": {"micro_batch": rows}, ", recompute": {"recompute": True},
+    }  # fmt: skip
+    meta = paper("", "features", interval=1).changes
+    return [
+        Setting(name=name + way, method=name, changes=changes, graphs=False,
+                budget=tuple(budget.items()))
+        for name, changes in (("erm", ()), ("revar-paper", meta))
+        for way, budget in ways.items()
+    ]  # fmt: skip
+
+
+def kept(run: Running, size: Size, device: torch.device) -> float:
+    """MiB that a training pass of the classifier saves, its parameters aside."""
+    net = run.state.networks.classifier
+    own = {p.untyped_storage().data_ptr() for p in net.parameters()}
+    found: dict[int, int] = {}
+    alive: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        # Held, or another would get its place.
+        alive.append(tensor)
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    x = torch.randn(size.batch, *size.shape, device=device)
+    hooks = saved_tensors_hooks(note, lambda tensor: tensor)
+    with mode(net, dropout=True, statistics=False), autocast(Budget(), device), hooks:
+        net(x)
+    return sum(found.values()) / MIB
+
+
+def step_of(run: Running, device: torch.device) -> tuple[float, float | None]:
+    """MiB that a step makes, and on a GPU the most that was there at all."""
+    if device.type == "cpu":
+        with Alive() as alive:
+            run.go(1)
+        return alive.most / MIB, None
+    wait(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    run.go(1)
+    peak = torch.cuda.max_memory_allocated(device)
+    return (peak - before) / MIB, peak / MIB
+
+
+def measured(size: Size, device: torch.device, rows: int, repeats: int) -> dict[str, Figures]:
+    """All settings: on a CPU in turns, on a GPU one after the other, each with all of it."""
+    found: dict[str, Figures] = {}
+    chosen = settings(rows)
+    for together in [chosen] if device.type == "cpu" else [[one] for one in chosen]:
+        with ExitStack() as stack:
+            runs = {one.name: stack.enter_context(running(one, size, device)) for one in together}
+            for name, run in runs.items():
+                run.go(2)
+                found[name] = Figures(kept(run, size, device), *step_of(run, device))
+            for _ in range(repeats):
+                for name, run in runs.items():
+                    found[name].milliseconds.append(run.go(1 if device.type == "cpu" else 10))
+            for run in runs.values():
+                run.check()
+    return found
+
+
+def main() -> None:
+    """Print a table and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--backbone", default="resnet18-cifar")
+    parser.add_argument("--size", type=int, default=32, help="of images")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rows", type=int, default=8, help="of a part")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    size = Size(backbone=options.backbone, shape=(3, options.size, options.size),
+                batch=options.batch, train=16 * options.batch, meta=2 * options.batch)  # fmt: skip
+    found = measured(size, device, options.rows, options.repeats)
+    title = f"{options.backbone}, {options.size} px, batch {options.batch}, {options.device}"
+    table = Table(title=title)
+    for column in ("setting", "kept MiB", "made MiB", "ms a step", "against as usual"):
+        table.add_column(column, justify="left" if column == "setting" else "right")
+    ratios = {}
+    for name, value in found.items():
+        usual = found[name.split(",", maxsplit=1)[0]]
+        turns = zip(value.milliseconds, usual.milliseconds, strict=True)
+        ratios[name] = statistics.median(ours / theirs for ours, theirs in turns)
+        middle = statistics.median(value.milliseconds)
+        table.add_row(name, f"{value.kept_mib:.1f}", f"{value.made_mib:.1f}", f"{middle:.1f}",
+                      f"{ratios[name]:.2f}")  # fmt: skip
+    Console().print(table)
+    if options.json is None:
+        return
+    gpu = torch.cuda.get_device_name() if device.type == "cuda" else None
+    made = {
+        "command": shlex.join(["python", *told(sys.argv)]), "commit": commit(),
+        "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
+        "python": platform.python_version(), "processor": processor(), "gpu": gpu,
+        "threads": torch.get_num_threads(), "backbone": options.backbone, "size": options.size,
+        "batch": options.batch,
+        "settings": {
+            name: {
+                "kept_mib": value.kept_mib, "made_mib": value.made_mib,
+                "peak_mib": value.peak_mib, "milliseconds": value.milliseconds,
+                "ratio": ratios[name],
+            }
+            for name, value in found.items()
+        },
+    }  # fmt: skip
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

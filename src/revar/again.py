@@ -1,0 +1,88 @@
+"""A part of a network as it is now, to be run once more when the network is in another state.
+
+What a backward pass computes again (`torch.utils.checkpoint`) runs later than what it repeats, and
+outside of every block around that. By then parameters put in place for one call are gone
+(`revar.functional.placed`), flags are switched back (`revar.functional.mode`), and so are joint
+layers of several processes and batch norm of the meta step. Buffers have moved on: they are put
+back as they were, in copies, so that batch norm counts the same rows once.
+
+Generators are left to `torch.utils.checkpoint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from revar.dual_norm import current_norm, usual_norm
+from revar.functional import copied
+from revar.sharded import current, using
+
+_Place = tuple[dict[str, Any], str, Tensor]
+"""What holds a tensor, by which key, and the tensor."""
+
+
+class Again:
+    """Runs a function of a network: once as it is, from then on as it was the first time.
+
+    Args:
+        net: everything whose state the function reads or writes.
+        function: of tensors.
+    """
+
+    def __init__(self, net: nn.Module, function: Callable[..., Any]) -> None:
+        self._function, self._ran = function, False
+        modules = list(net.modules())
+        self._flags = [(module, module.training) for module in modules]
+        self._parameters = _places([module._parameters for module in modules])
+        buffers = _places([module._buffers for module in modules])
+        copies = copied([buffer for _, _, buffer in buffers])
+        self._buffers = [(*place[:2], copy) for place, copy in zip(buffers, copies, strict=True)]
+        self._share, self._norm = current(), current_norm()
+
+    def __call__(self, *inputs: Any) -> Any:
+        """What the function says."""
+        if self._ran:
+            with self.as_it_was():
+                return self._function(*inputs)
+        self._ran = True
+        return self._function(*inputs)
+
+    @contextmanager
+    def as_it_was(self) -> Iterator[None]:
+        """A block in which the network is as it was; it may be entered again and again."""
+        flags = [(module, module.training) for module, _ in self._flags]
+        copies = copied([buffer for _, _, buffer in self._buffers])
+        buffers = [(*p[:2], copy) for p, copy in zip(self._buffers, copies, strict=True)]
+        places = [*self._parameters, *buffers]
+        before = [(tensors, key, tensors[key]) for tensors, key, _ in places]
+        try:
+            _set(self._flags)
+            _put(places)
+            with using(self._share), usual_norm() if self._norm is None else self._norm():
+                yield
+        finally:
+            _put(before)
+            _set(flags)
+
+
+def _places(holders: Iterable[dict[str, Any]]) -> list[_Place]:
+    return [
+        (tensors, key, value)
+        for tensors in holders
+        for key, value in tensors.items()
+        if value is not None
+    ]
+
+
+def _put(places: list[_Place]) -> None:
+    for tensors, key, value in places:
+        tensors[key] = value
+
+
+def _set(flags: list[tuple[nn.Module, bool]]) -> None:
+    for module, training in flags:
+        vars(module)["training"] = training

@@ -1,0 +1,165 @@
+"""Deep networks in little memory: what lies inside a block is computed again in the backward pass.
+
+Of n layers the inputs of about sqrt(n) blocks are kept, and the inside of one at a time comes back
+(Chen et al. 2016, "Training deep nets with sublinear memory cost"). Each block sees the whole batch
+both times, with the same masks: batch norm and dropout are what they are without it, and so are
+gradient and hypergradient, to the bit.
+
+A block is what has at least two layers, a layer being whatever has parameters of its own: a
+residual block, a layer of a transformer, a convolution with its norm. What has more than sqrt(n) is
+taken apart, where that leaves blocks of most of it. Layers that follow each other in an
+``nn.Sequential`` are put together to blocks. A network without any runs as usual: one of a few
+layers, or a module that calls all its layers itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import isqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.checkpoint import checkpoint
+
+from revar.again import Again
+from revar.randomness import preserved
+
+Forward = Callable[..., Any]
+
+
+@contextmanager
+def recomputed(net: nn.Module, *, wanted: bool = True) -> Iterator[None]:
+    """Let the backward pass compute again what lies inside the blocks of a network."""
+    blocks = recomputing(net) if wanted else []
+    before = [(vars(module), vars(module).get("forward")) for module, _ in blocks]
+    try:
+        for module, forward in blocks:
+            module.forward = forward
+        yield
+    finally:
+        for attributes, own in before:
+            attributes.pop("forward", None)
+            if own is not None:
+                attributes["forward"] = own
+
+
+def recomputing(net: nn.Module) -> list[tuple[nn.Module, Forward]]:
+    """The modules of a network that are run otherwise, and how.
+
+    They are its blocks, and each ``nn.Sequential`` some layers of which are put together.
+    """
+    total = _layers(net)
+    most = max(2, isqrt(total))
+    seen: set[nn.Module] = set()
+
+    def inside(module: nn.Module) -> tuple[list[tuple[nn.Module, Forward]], int]:
+        """Of a module, and the number of layers that lie in blocks."""
+        found: list[tuple[nn.Module, Forward]] = []
+        covered = 0
+        if isinstance(module, nn.Sequential) and _is_plain(module):
+            pieces = _pieces(list(module), most)
+            covered = sum(_layers(p.module) for p in pieces if isinstance(p, _Block))
+            if covered:
+                found.append((module, _one_by_one(pieces)))
+        for child in module.children():
+            if child in seen or isinstance(child, torch.jit.ScriptModule):
+                continue
+            seen.add(child)
+            count = _layers(child)
+            # What is no more than a list, an `nn.ModuleList`, is never called.
+            is_called = type(child).forward is not nn.Module.forward
+            within, of_them = inside(child) if count > most or not is_called else ([], 0)
+            # What holds most of the network is no block: all of it would come back at once.
+            if is_called and 1 < count <= total / 2 and 2 * of_them < count:
+                within, of_them = [(child, _Block(child))], count
+            found += within
+            covered += of_them
+        return found, covered
+
+    return inside(net)[0]
+
+
+def _is_plain(module: nn.Sequential) -> bool:
+    """Whether it calls its modules one after the other and does nothing else."""
+    return type(module).forward is nn.Sequential.forward and "forward" not in vars(module)
+
+
+def _layers(net: nn.Module) -> int:
+    """Modules with parameters of their own."""
+    return sum(any(True for _ in m.parameters(recurse=False)) for m in net.modules())
+
+
+def _pieces(modules: list[nn.Module], most: int) -> list[Forward]:
+    """What follows each other, single layers put together to blocks."""
+    pieces: list[Forward] = []
+    run: list[nn.Module] = []
+
+    def close() -> None:
+        together = nn.Sequential(*run)
+        # One layer alone keeps no more than its input.
+        pieces.extend([_Block(together)] if _layers(together) > 1 else run)
+        run.clear()
+
+    for module in modules:
+        count = _layers(module)
+        if count > 1 or sum(map(_layers, run)) + count > most:
+            close()
+        if count > 1:
+            pieces.append(module)
+        else:
+            run.append(module)
+    close()
+    return pieces
+
+
+def _one_by_one(pieces: list[Forward]) -> Forward:
+    def forward(x: Any) -> Any:
+        for piece in pieces:
+            x = piece(x)
+        return x
+
+    return forward
+
+
+class _Block:
+    """A part of a network whose inside is not kept; in place of its ``forward``."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module, self._forward = module, module.forward
+        self._overwrites: bool | None = None
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """As the module itself says."""
+        # Forward mode, too, keeps nothing and runs without gradients.
+        if not torch.is_grad_enabled():
+            return self._forward(*inputs, **named)
+        # Lists are taken apart: a caller may lengthen them, as dense networks do.
+        leaves, form = tree_flatten((inputs, named))
+
+        def run(*leaves: Any) -> Any:
+            inputs, named = tree_unflatten(leaves, form)
+            return self._forward(*inputs, **named)
+
+        if self._overwrites is None:
+            self._overwrites = _overwrites(self.module, run, leaves)
+        if self._overwrites:
+            return run(*leaves)
+        return checkpoint(Again(self.module, run), *leaves, use_reentrant=False)
+
+
+def _overwrites(module: nn.Module, run: Forward, leaves: list[Any]) -> bool:
+    """Whether a block writes into its inputs, which then cannot be used again; by a trial."""
+    copies = [leaf.detach().clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    tensors = [copy for copy in copies if isinstance(copy, Tensor)]
+    before = [tensor._version for tensor in tensors]
+    device = next(module.parameters()).device
+    # Kept nowhere: whoever counts what is kept, to compute it again, would miss it the next time.
+    # Not without gradients, or autocast would remember rounded weights that have none.
+    nothing = saved_tensors_hooks(lambda _: None, lambda _: torch.empty(0))
+    with preserved(device), Again(module, run).as_it_was(), nothing:
+        run(*copies)
+    return before != [tensor._version for tensor in tensors]
