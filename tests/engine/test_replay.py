@@ -350,7 +350,9 @@ def test_graphs_train_the_same_bits(method: str, settings: dict[str, Any]) -> No
 def test_graphs_train_the_same_bits_of_nets_of_others(backbone: str, scorer: str) -> None:
     """The second has layers between its trunk and what g reads."""
     pytest.importorskip("timm")
-    chosen = {"backbone": backbone, "scorer": scorer, "interval": 2, "candidates": "train"}
+    chosen: dict[str, Any] = {
+        "backbone": backbone, "scorer": scorer, "interval": 2, "candidates": "train",
+    }  # fmt: skip
     if scorer == "network":
         chosen["scorer_reduction"] = 2
     plain, none = on_gpu("revar", "never", **chosen)
