@@ -75,6 +75,10 @@ class Known:
             recipes=dict(zip(keys, recipes, strict=True)),
         )  # fmt: skip
 
+    def tests(self, ours: object, task: str) -> dict[str, Any]:
+        """What it found of a setting on a task, by what that was compared with."""
+        return self.against.get(task, {}) if str(ours) == self.ours else {}
+
     def without(self, task: str, there: Container[tuple[str, int]]) -> Sequence[Row]:
         """Rows of a task, but of those ways and seeds."""
         return [row for row in self.rows.get(task, ()) if (row["way"], row["seed"]) not in there]

@@ -6,9 +6,9 @@
 
 ``--select`` reads tune data only, to fix one setting. Without it the test sets are read: for the
 setting that was fixed, once. ``--cells`` adds what the tables of the paper know of other methods,
-``--known`` what an earlier report tells of runs that are not in OUT: then only figures can be made
-anew, and the tests of a setting are its, as are ensembles that had more seeds there. What stands
-beside the comparable methods says why: passes at inference, or more labels.
+``--known`` what an earlier report tells of runs that are not in OUT: tests and ensembles are its,
+where it had more seeds of them, and all figures can be made anew. What stands beside the comparable
+methods says why: passes at inference, or more labels.
 """
 
 from __future__ import annotations
@@ -245,12 +245,8 @@ def write_report(
         lines = table_of(rows, ensembles, ours=ours, known=earlier.ensembles.get(name))
         tables += [{"task": name, **line} for line in lines]
         texts.append(task_text(name, lines))
-        if seeds_of(runs, ours.way):
-            against = differences(runs, ours, task.split, resamples=resamples)
-        elif str(ours) == earlier.ours and name in earlier.against:
-            found = earlier.against[name]
-            against = {which: found[which] for which in references(ours) if which in found}
-        else:
+        against = _tested(runs, ours, task.split, resamples, earlier.tests(ours, name))
+        if not against:
             continue
         results[name] = {"against": against, "best_comparable": best_comparable(rows, ours)}
         if task.goal == "not inferior":
@@ -272,13 +268,29 @@ def write_report(
     differences_figure(results, asked, ours, out / "differences.png")
     panels = {
         name: (folders[asked[name].folder], asked[name].split)
-        for name in results
+        for name, result in results.items()
         if seeds_of(folders.get(asked[name].folder, {}), ours.way)
+        # Not of fewer seeds than the tests that it goes with.
+        >= next(iter(result["against"].values()))["seeds"]
     }
     if panels:
         main_ones = {name: panel for name, panel in panels.items() if name in TASKS}
         curves_figure(main_ones or panels, ours, out / "curves.png")
     return text
+
+
+def _tested(
+    runs: Runs, ours: Choice, split: str, resamples: int, earlier: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Differences of runs at hand; those of an earlier report where that had more seeds."""
+    there = bool(seeds_of(runs, ours.way))
+    new = differences(runs, ours, split, resamples=resamples) if there else {}
+    found = {}
+    for which in references(ours):
+        known = [tests[which] for tests in (new, earlier) if which in tests]
+        if known:
+            found[which] = max(known, key=lambda test: len(test["seeds"]))
+    return found
 
 
 def task_text(name: str, lines: Sequence[Row]) -> str:

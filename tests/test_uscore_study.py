@@ -501,6 +501,30 @@ def test_a_report_goes_on_from_an_earlier_one(study: Any, tmp_path: Path) -> Non
     assert report(tmp_path / "study", whole, *known) == 2
 
 
+def test_tests_of_fewer_seeds_do_not_replace_those_of_more(study: Any, tmp_path: Path) -> None:
+    """Some of the runs again, and others new: each test is of as many seeds as are known."""
+    out, earlier, told = (tmp_path / name for name in ("study", "earlier", "told"))
+
+    def report(to: Path, *more: str) -> dict[str, Any]:
+        words = [str(out), "--out", str(to), "--resamples", "50", *more]
+        assert study.report.main(words) == 0
+        return dict(json.loads((to / "tests.json").read_text())["tasks"])
+
+    planted(study, out, 0.3, n=300, seeds=2)
+    before = report(earlier)
+    for path in out.glob("cifar10/*-1.npz"):
+        path.unlink()
+    fewer = report(told, "--known", str(earlier))
+    assert {n: t["against"] for n, t in fewer.items()} == {
+        n: t["against"] for n, t in before.items()
+    }
+    # Drawn of the tasks that have as many, which is all but this one.
+    assert (told / "curves.png").exists()
+    planted(study, out, 0.3, n=300, seeds=3)
+    newer = report(told, "--known", str(earlier))
+    assert {tuple(one["seeds"]) for one in newer["cifar10"]["against"].values()} == {(0, 1, 2)}
+
+
 def test_parts_hold_what_is_new_and_are_small(
     study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
