@@ -76,7 +76,8 @@ def test_the_cost_of_training() -> None:
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     first = ("| features", "| evidence", "| inputs", "| `revar` as")
     table = [line.split("|") for line in page.splitlines() if line.startswith(first)]
-    names = ("features", "evidence", "features, upper layers", "network", "network, upper layers")
+    names = ("features", "evidence", "features, upper layers", "network", "network, upper layers",
+             "network, half size")  # fmt: skip
     alone = ratios("resnet18-32px-resnet18")
     single = [
         [*alone["network"], *alone["network, upper layers"]],
@@ -91,7 +92,20 @@ def test_the_cost_of_training() -> None:
         wanted = [[np.mean(found[name]), min(found[name]), max(found[name])] for name in names]
         shown = [re.findall(r"\d\.\d+", line[column]) for line in table]
         assert shown == [[f"{value:.3f}" for value in values] for values in [*wanted, *more]]
-    assert f"costs {ratios('resnet18-32px-in-line')['network'][0]:.3f} at 32 px" in page
+
+
+def test_ways_to_make_g_cheaper() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    table = page[page.index("**Ways to make g cheaper**") :].split("\n\n")[1].splitlines()[2:]
+    shown = [[cell.strip() for cell in line.split("|")[2:6]] for line in table]
+    columns = []
+    for file in ("resnet50-224px", "resnet18-32px"):
+        path = ROOT / "results" / "scorer_pass" / f"{file}.json"
+        ways = json.loads(path.read_text(encoding="utf-8"))["ways"]
+        ours = [way for name, way in ways.items() if name != "erm"]
+        columns.append([f"{way['ratio']:.3f}" for way in ours])
+        columns.append([f"{way['g_alone_ms']:.2f}" for way in ours])
+    assert shown == [list(row) for row in zip(*columns, strict=True)]
 
 
 def test_the_floors_of_a_step() -> None:
