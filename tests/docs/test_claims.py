@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -159,3 +160,23 @@ def test_the_fields_of_revar() -> None:
             found = getattr(method, field)
             text = f"{found:g}" if isinstance(found, float) else str(found).lower()
             assert text == value, field
+
+
+def test_what_stands_beside_the_comparable_methods() -> None:
+    page = (ROOT / "docs" / "uscore.md").read_text(encoding="utf-8")
+    with (ROOT / "results" / "uscore" / "tables.csv").open(encoding="utf-8") as file:
+        found = {(r["task"], r["way"], r["score"]): r for r in csv.DictReader(file)}
+    tasks = ("cifar10", "cifar10n-worst", "cifar10-instance20", "tiny-imagenet-100", "eyepacs",
+             "eyepacs-aptos")  # fmt: skip
+    lines = page[page.index("## Beside") :].split("\n\n")[2].splitlines()[2:]
+    wanted = [
+        ("erm", "softmax"), ("history", "history"), ("ensemble of five", "softmax"),
+        ("erm", "tta_softmax"), ("trajectory", "softmax"), ("erm+meta", "tta_softmax"),
+        ("trajectory+meta", "softmax"), ("trajectory+meta", "tta_softmax"),
+    ]  # fmt: skip
+    for line, (way, score) in zip(lines, wanted, strict=True):
+        rows = [found.get((task, way, score)) for task in tasks]
+        expected = ["" if row is None else f"{float(row['auarc']):.2f}" for row in rows]
+        assert [cell.strip().strip("*") for cell in line.split("|")[3:9]] == expected, way
+        seeds = {row["seeds"] for row in rows if row is not None}
+        assert seeds == ({"1", "2"} if "1 or 2" in line else {"2"} if "2 seeds" in line else {"5"})
