@@ -149,7 +149,7 @@ def measured(size: Size, device: torch.device, rows: int, repeats: int) -> dict[
                 found[name] = Figures(kept(run, size, device), *step_of(run, device))
             for _ in range(repeats):
                 for name, run in runs.items():
-                    found[name].milliseconds.append(run.go(1 if device.type == "cpu" else 10))
+                    found[name].milliseconds.append(run.go(1 if device.type == "cpu" else 3))
             for run in runs.values():
                 run.check()
     return found

@@ -174,7 +174,11 @@ def table_of(
 
 def _beside(choice: Choice, method: str) -> str:
     """Why a line is no match for one pass of training on train and meta."""
-    price = f"{1 + COPIES} passes" if choice.score == AUGMENTED else BESIDE.get(method, "")
+    if choice.score == AUGMENTED:
+        price = f"{1 + COPIES} passes"
+    else:
+        # The classifier is asked once, whatever else its method can do.
+        price = "" if choice.score == "softmax" else BESIDE.get(method, "")
     more = "more labels" if choice.way.endswith(ON_ALL) else ""
     return ", ".join(reason for reason in (price, more) if reason)
 
