@@ -5,6 +5,7 @@ What is fitted is fitted on the tune split and saved with the run, as `Fitted`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -135,8 +136,19 @@ def fit_fusion(tune: Predictions, fitted: Fitted) -> Fusion:
     cross-validated log-loss: the most shrunken model within one standard error of the best. With
     fewer than ten errors, or fewer than ten hits, it is softmax response and says so.
     """
-    wrong = (~tune.correct()).astype(np.float64)
-    features = fusion_features(tune, fitted)
+    return fit_features(fusion_features(tune, fitted), ~tune.correct())
+
+
+def fit_features(
+    features: Mapping[str, NDArray[np.float64]], errors_made: NDArray[np.bool_]
+) -> Fusion:
+    """The same of any scores.
+
+    Args:
+        features: [n] each, ``softmax`` among them; all point up.
+        errors_made: [n] whether the prediction is wrong.
+    """
+    wrong = errors_made.astype(np.float64)
     names = tuple(features)
     errors, n = int(wrong.sum()), len(wrong)
 
