@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from revar import fields
 from revar.tables.build import cell_at
-from revar.tables.cell import Cell
-from revar.tables.places import Place, scale_of
+from revar.tables.cell import Cell, DataChoice
+from revar.tables.places import Place, Setting, scale_of
 from revar.tables.ways import Settings, Way
 
 _SMALL_NETS = {"resnet18-cifar": "convnet", "resnet50-cifar": "resnet20"}
@@ -32,7 +32,8 @@ class Regime:
         method: a name of ``revar list methods``.
         settings: further fields, as typed after ``--set``.
         data: changed fields of `DataChoice`.
-        place: ``cifar`` (5,000 images), ``eyepacs`` or ``generated``.
+        place: ``cifar`` (5,000 images), ``eyepacs``, ``fashion`` (all 60,000 images, perceptrons of
+            two layers: cheap enough for thousands of updates) or ``generated``.
         backbone: of f, if another.
         epochs: factor on them.
         start: what g starts from: new weights, those of EfficientNet-Lite0 (with ``features`` its
@@ -69,9 +70,8 @@ def _noise(rate: str, *, clean_meta: bool) -> tuple[tuple[str, Any], ...]:
 
 
 _LONG = Regime(
-    name="300 epochs of 20,000 images", group="schedule", data=(("train", 20_000),), epochs=20,
-    seeds=1, cost=80,
-)  # fmt: skip
+    name="160 epochs of Fashion-MNIST", group="schedule", place="fashion", seeds=2, cost=240
+)
 
 
 def _literal() -> Iterator[Regime]:
@@ -188,6 +188,13 @@ def jobs_of(regimes: Sequence[Regime], *, tiny: bool, seeds: int | None = None) 
 def _place(regime: Regime) -> Place:
     if regime.place == "generated":
         return scale_of("smoke").places["eyepacs"]
+    if regime.place == "fashion":
+        return Place(
+            setting=Setting(
+                data=DataChoice(name="fashion-mnist"), backbone="mlp", epochs=160,
+                settings=(("batch_size", "128"),),
+            )
+        )  # fmt: skip
     small = scale_of("small")
     return small.places["eyepacs"] if regime.place == "eyepacs" else small.scratch["imagenet-100"]
 

@@ -70,8 +70,7 @@ def test_the_literal_regimes_are_the_papers_text_but_for_one_change(study: Any) 
         assert replace(method, **named) == paper
         if regime.place == "cifar":
             assert cell.epochs == 15 * regime.epochs
-            named_sizes = {"1,000 images": 1_000, "300 epochs of 20,000 images": 20_000}
-            assert cell.data.train == named_sizes.get(regime.name, 5_000)
+            assert cell.data.train == (1_000 if "1,000" in regime.name else 5_000)
     asked = {
         regime.name: dict(regime.settings).get("variance_weight")
         for regime in study.list.REGIMES.values()
@@ -99,8 +98,9 @@ def test_nets_of_full_size_can_be_built(study: Any) -> None:
 def test_jobs_begin_with_the_first_seed_and_the_longest(study: Any) -> None:
     jobs = study.list.jobs_of(list(study.list.REGIMES.values()), tiny=False)
     assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
-    assert jobs[0].regime.name == "moving, 300 epochs of 20,000 images"
-    assert study.list.cell_of(jobs[0]).epochs == 300
+    assert jobs[0].regime.name == "moving, 160 epochs of Fashion-MNIST"
+    longest = study.list.cell_of(jobs[0])
+    assert (longest.epochs, longest.data.train, longest.backbone) == (160, None, "mlp")
     costs = [job.regime.cost for job in jobs if job.seed == 0]
     assert costs == sorted(costs, reverse=True)
     again = study.list.jobs_of(list(study.list.REGIMES.values()), tiny=False, seeds=3)
