@@ -173,6 +173,24 @@ def test_resuming_another_recipe_is_refused_and_the_field_named(
         train(str(archive), run.path, resume=True, **arguments)  # type: ignore[arg-type]
 
 
+def test_a_run_that_is_older_than_a_field_goes_on(
+    run: RunFolder, archive: Path, tmp_path: Path
+) -> None:
+    """What it lacks is what it would have now, if not told otherwise."""
+    out = tmp_path / "older"
+    shutil.copytree(run.path, out)
+    recipe = json.loads((out / "recipe.json").read_text())
+    del recipe["budget"]["recompute"], recipe["method"]["scorer_reduction"]
+    folder = RunFolder(out)
+    folder.store.write_json("recipe.json", recipe)
+    train(str(archive), out, method="revar", epochs=4, settings=FAST, resume=True)
+    with pytest.raises(InputError, match=r"its budget.recompute is False, not True"):
+        train(
+            str(archive), out, method="revar", epochs=4, resume=True,
+            settings={**FAST, "recompute": "true"},
+        )  # fmt: skip
+
+
 def test_resuming_on_other_data_is_refused(run: RunFolder, tmp_path: Path) -> None:
     x, y = blobs(seed=3)
     np.savez(tmp_path / "blobs.npz", x=x, y=y)

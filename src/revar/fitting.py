@@ -40,7 +40,7 @@ from revar.randomness import RandomState, derive, preserved, repeatable, seeded
 from revar.recipe import Recipe
 from revar.recomputed import recomputed
 from revar.replay import can_replay, replaying
-from revar.rows import end_sharing, gather_rows, spread_rows
+from revar.rows import check_rows, end_sharing, gather_rows, spread_rows
 from revar.scores import available
 from revar.scores.learned import Fitted, fit_scores
 from revar.sharded import joint_outputs, own, sharing
@@ -250,7 +250,13 @@ def _agree(state: TrainingState) -> None:
     everyone = world()
     if everyone.size == 1:
         return
-    if everyone.once(lambda: bool(state.tables)):
+
+    def read() -> bool:
+        if state.tables:
+            check_rows(state.networks, state.tables)
+        return bool(state.tables)
+
+    if everyone.once(read):
         spread_rows(state.networks, state.tables)
         state.tables = {}
     weights = everyone.same(weights_of(state))

@@ -315,3 +315,33 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
     own = changes.pop("", {})
     parts = {owner: replace(getattr(recipe, owner), **new) for owner, new in changes.items()}
     return replace(recipe, **parts, **own)
+
+
+def completed(there: dict[str, Any]) -> dict[str, Any]:
+    """A stored recipe with the fields that are younger than it, as it would be written now.
+
+    One that this version cannot read is left as it is: then it is another one in any case.
+    """
+    apart = {key: value for key, value in there.items() if key in ("format", "data")}
+    known = {key: value for key, value in there.items() if key not in apart}
+    try:
+        return {**apart, **Recipe.from_json(known).to_json()}
+    except InputError:
+        return there
+
+
+def first_difference(there: dict[str, Any], here: dict[str, Any], path: str = "") -> str:
+    """The first field two recipes differ in, as a sentence, or nothing.
+
+    What something is called comes first, then method and splits, from which other fields follow.
+    """
+    first = {"name": 0, "method": 1, "splits": 2, "data": 4}
+    for key in sorted({*there, *here}, key=lambda key: (first.get(key, 3), key)):
+        old, new = there.get(key), here.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found = first_difference(old, new, f"{path}{key}.")
+            if found:
+                return found
+        elif old != new:
+            return f"its {path}{key} is {old!r}, not {new!r}"
+    return ""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from revar.errors import InputError
 from revar.parallel import World, world
 
 CHUNK = 1 << 26
@@ -34,6 +35,10 @@ class Rows(nn.Module):
     def shared(self) -> bool:
         """Whether other processes keep most of it."""
         return self._world.size > 1
+
+    def size(self, name: str) -> int:
+        """N, of a table."""
+        return self._sizes[name]
 
     @property
     def names(self) -> list[str]:
@@ -115,7 +120,10 @@ class Rows(nn.Module):
 
     def _places(self, name: str, index: Tensor) -> tuple[Tensor, Tensor]:
         """[n] which rows are this process's own, and [n] where in its part of the table."""
-        span = self._world.span(self._sizes[name])
+        size = self._sizes[name]
+        span = self._world.span(size)
+        # Alone a wrong position is an error; here it would be nobody's row.
+        torch._assert_async(((index >= 0) & (index < size)).all(), "a position outside the table")
         own = (index >= span.start) & (index < span.stop)
         return own, torch.where(own, index - span.start, len(span))
 
@@ -170,6 +178,21 @@ def gather_rows(module: nn.Module) -> dict[str, Tensor]:
     """The same tables whole, on the host of the first process; all must come."""
     tables = {full: rows.gathered(name) for full, rows, name in _shared(module)}
     return {full: table for full, table in tables.items() if table is not None}
+
+
+def check_rows(module: nn.Module, tables: Mapping[str, Tensor]) -> None:
+    """Refuse tables that are not those of this module.
+
+    Raises:
+        InputError: one is missing, or has rows of other examples.
+    """
+    for full, rows, name in _shared(module):
+        wanted = [rows.size(name), *rows.get_buffer(name).shape[1:]]
+        found = list(tables[full].shape) if full in tables else "missing"
+        if found != wanted:
+            raise InputError(
+                f"the checkpoint does not fit the data: {full} is {found}, not {wanted}"
+            )
 
 
 def spread_rows(module: nn.Module, tables: Mapping[str, Tensor]) -> None:

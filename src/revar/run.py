@@ -43,7 +43,7 @@ from revar.fitting import build_networks
 from revar.model import Model
 from revar.predictions import Predictions
 from revar.provenance import provenance
-from revar.recipe import Recipe
+from revar.recipe import Recipe, completed, first_difference
 from revar.scores.learned import Fitted
 from revar.selection import Threshold
 from revar.splits import Fingerprint
@@ -108,7 +108,8 @@ class RunFolder:
         Raises:
             InputError: naming the first field that differs.
         """
-        difference = _first_difference(self.store.read_json("recipe.json"), _chosen(recipe, data))
+        there = self.store.read_json("recipe.json")
+        difference = first_difference(completed(there), _chosen(recipe, data))
         if difference:
             msg = f'"{self.path}" holds another run: {difference}; choose another folder'
             raise InputError(msg)
@@ -376,20 +377,3 @@ def _predictions_file(name: str) -> str:
 
 def _cell(value: float | None) -> str:
     return "" if value is None else repr(value)
-
-
-def _first_difference(there: dict[str, Any], here: dict[str, Any], path: str = "") -> str:
-    """The first field two recipes differ in, as a sentence, or nothing.
-
-    What something is called comes first, then method and splits, from which other fields follow.
-    """
-    first = {"name": 0, "method": 1, "splits": 2, "data": 4}
-    for key in sorted({*there, *here}, key=lambda key: (first.get(key, 3), key)):
-        old, new = there.get(key), here.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            found = _first_difference(old, new, f"{path}{key}.")
-            if found:
-                return found
-        elif old != new:
-            return f"its {path}{key} is {old!r}, not {new!r}"
-    return ""

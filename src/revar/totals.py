@@ -45,6 +45,11 @@ class Totals:
         self._reading: tuple[Tensor, torch.cuda.Event] | None = None
         self._read: dict[str, float] = {}
 
+    def begin(self) -> None:
+        """Open the books of an epoch; a reading of the last one may still be under way."""
+        self.sums.zero_()
+        self._reading, self._read = None, {}
+
     def add_step(self, loss: Tensor, hits: Tensor | None, n: int, weights: Tensor | None) -> None:
         """Count a training step; hits of ``None`` leave the accuracy open."""
         right = self._number(math.nan) if hits is None else hits.double()

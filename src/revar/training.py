@@ -306,7 +306,7 @@ def _end_epoch(state: TrainingState, budget: Budget) -> EpochRecord:
         weight_spread=figures.get("weight_spread"),
         seconds=state.seconds,
     )
-    state.totals.sums.zero_()
+    state.totals.begin()
     state.seconds = 0.0
     return record
 

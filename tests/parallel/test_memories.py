@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from revar.errors import InputError
 from revar.parallel import World
-from revar.rows import Rows, end_sharing, gather_rows, shared_rows
+from revar.rows import Rows, check_rows, end_sharing, gather_rows, shared_rows
 from support.ranks import TESTS, run_ranks
 
 SCRIPT = Path(TESTS) / "support" / "split_memories.py"
@@ -121,6 +122,28 @@ def test_one_process_keeps_the_table_itself() -> None:
     end_sharing(table)
     assert not shared_rows(table)
     assert not gather_rows(table)
+
+
+def test_tables_of_other_examples_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("revar.rows.world", lambda: World(0, 3))
+    table = Rows()
+    table.add_rows("it", 7, 2)
+    check_rows(table, {"it": torch.zeros(7, 2)})
+    with pytest.raises(InputError, match=r"it is \[8, 2\], not \[7, 2\]"):
+        check_rows(table, {"it": torch.zeros(8, 2)})
+    with pytest.raises(InputError, match="it is missing"):
+        check_rows(table, {})
+
+
+@pytest.mark.parametrize("position", [-1, 7])
+def test_a_position_outside_the_table_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    monkeypatch.setattr("revar.rows.world", lambda: World(0, 3))
+    table = Rows()
+    table.add_rows("it", 7)
+    with pytest.raises(RuntimeError, match="outside the table"):
+        table.write("it", torch.tensor([2, position]), torch.ones(2))
 
 
 def test_rows_left_over_go_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,7 @@ class ReVaR(Bilevel):
             ``features`` f's detached features; ``evidence`` features and top-class log-odds, as
             a zero-initialised correction to softmax response.
         scorer_backbone: of a ``network`` scorer; ``None`` takes f's [a ResNet-18].
-        scorer_reduction: a ``network`` scorer reads images whose sides are so many times smaller
-            [1]; with 2 g takes a quarter of its operations.
+        scorer_reduction: a ``network`` scorer reads images with sides so many times smaller [1].
         scorer_pretrained: weights file a ``network`` scorer starts from [pretrained].
         update: ``linear`` gradient of the meta-loss [yes]; ``proximal`` adds a penalty on what g
             has learned, which makes the update a regression on the standardised alignments.
