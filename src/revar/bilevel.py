@@ -152,6 +152,10 @@ class _ForwardMode(MetaBatchNorm):
     def __init__(self) -> None:
         super().__init__(by_batch=True)
 
+    def anew(self) -> _ForwardMode:
+        """Another such block, with the rule for dropout."""
+        return _ForwardMode()
+
     def __torch_function__(
         self,
         func: Callable[..., Any],

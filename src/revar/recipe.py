@@ -46,7 +46,9 @@ class Budget:
             takes its statistics from the parts. ``None`` is all at once.
         recompute: keep only the inputs of the blocks of the classifier, to save memory; what lies
             inside is computed again in the backward pass. The results are the same, batch norm
-            included; a step takes about a third more time.
+            included; a step takes about a third more time. Not so for a block that draws random
+            numbers outside torch or changes state of its own in Python; a net that writes into a
+            block's input after calling it fails with torch's message about an inplace operation.
         graphs: on a GPU, record steps that are alike once and replay them as CUDA graphs:
             ``auto`` for every net but a module of your own, which may decide something on the
             host; ``always`` or ``never``. The results are the same.

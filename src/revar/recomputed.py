@@ -1,15 +1,18 @@
 """Deep networks in little memory: what lies inside a block is computed again in the backward pass.
 
-Of n layers the inputs of about sqrt(n) blocks are kept, and the inside of one at a time comes back
-(Chen et al. 2016, "Training deep nets with sublinear memory cost"). Each block sees the whole batch
-both times, with the same masks: batch norm and dropout are what they are without it, and so are
-gradient and hypergradient, to the bit.
+The inputs of blocks are kept, and the inside of one at a time comes back (Chen et al. 2016,
+"Training deep nets with sublinear memory cost"). There n layers make sqrt(n) blocks; here blocks
+are parts that the network has already, often more and smaller ones. Each sees the whole batch both
+times, with the same masks: batch norm and dropout are what they are without it, and so are gradient
+and hypergradient, to the bit. Random numbers from elsewhere than torch, and what a block writes
+down in Python, are not put back.
 
 A block is what has at least two layers, a layer being whatever has parameters of its own: a
 residual block, a layer of a transformer, a convolution with its norm. What has more than sqrt(n) is
-taken apart, where that leaves blocks of most of it. Layers that follow each other in an
-``nn.Sequential`` are put together to blocks. A network without any runs as usual: one of a few
-layers, or a module that calls all its layers itself.
+taken apart, where that leaves blocks of most of it; up to twice as many stay whole if only pairs
+would be left. Layers that follow each other in an ``nn.Sequential`` are put together to blocks. A
+network without any runs as usual: one of a few layers, or a module that calls all its layers
+itself.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import isqrt
+from types import MethodType
 from typing import Any
 
 import torch
@@ -64,7 +68,7 @@ def recomputing(net: nn.Module) -> list[tuple[nn.Module, Forward]]:
             pieces = _pieces(list(module), most)
             covered = sum(_layers(p.module) for p in pieces if isinstance(p, _Block))
             if covered:
-                found.append((module, _one_by_one(pieces)))
+                found.append((module, _OneByOne(module, pieces)))
         for child in module.children():
             if child in seen or isinstance(child, torch.jit.ScriptModule):
                 continue
@@ -73,8 +77,10 @@ def recomputing(net: nn.Module) -> list[tuple[nn.Module, Forward]]:
             # What is no more than a list, an `nn.ModuleList`, is never called.
             is_called = type(child).forward is not nn.Module.forward
             within, of_them = inside(child) if count > most or not is_called else ([], 0)
+            # Pairs, such as a convolution and its norm, keep half of what there is.
+            pairs = count <= 2 * most and of_them <= 2 * len(within)
             # What holds most of the network is no block: all of it would come back at once.
-            if is_called and 1 < count <= total / 2 and 2 * of_them < count:
+            if is_called and 1 < count <= total / 2 and (pairs or 2 * of_them < count):
                 within, of_them = [(child, _Block(child))], count
             found += within
             covered += of_them
@@ -85,7 +91,8 @@ def recomputing(net: nn.Module) -> list[tuple[nn.Module, Forward]]:
 
 def _is_plain(module: nn.Sequential) -> bool:
     """Whether it calls its modules one after the other and does nothing else."""
-    return type(module).forward is nn.Sequential.forward and "forward" not in vars(module)
+    # Copies made within `recomputed` have the usual method among their attributes.
+    return bool(module.forward == MethodType(nn.Sequential.forward, module))
 
 
 def _layers(net: nn.Module) -> int:
@@ -116,21 +123,41 @@ def _pieces(modules: list[nn.Module], most: int) -> list[Forward]:
     return pieces
 
 
-def _one_by_one(pieces: list[Forward]) -> Forward:
-    def forward(x: Any) -> Any:
-        for piece in pieces:
-            x = piece(x)
-        return x
-
-    return forward
-
-
-class _Block:
-    """A part of a network whose inside is not kept; in place of its ``forward``."""
+class _Instead:
+    """What stands in place of a module's ``forward`` for a while; copies get their own back."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module, self._forward = module, module.forward
-        self._overwrites: bool | None = None
+
+    def __reduce__(self) -> tuple[Callable[[Forward], Forward], tuple[Forward]]:
+        # A copy outlives the block, and has layers of its own, which its own method finds.
+        return _itself, (self._forward,)
+
+
+def _itself(forward: Forward) -> Forward:
+    return forward
+
+
+class _OneByOne(_Instead):
+    """An ``nn.Sequential`` some layers of which are put together."""
+
+    def __init__(self, module: nn.Module, pieces: list[Forward]) -> None:
+        super().__init__(module)
+        self._pieces = pieces
+
+    def __call__(self, input: Any) -> Any:  # noqa: A002  (as in torch, it may come by keyword)
+        """One piece after the other."""
+        for piece in self._pieces:
+            input = piece(input)  # noqa: A001
+        return input
+
+
+class _Block(_Instead):
+    """A part of a network whose inside is not kept."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self._overwrites: dict[tuple[bool, ...], bool] = {}
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """As the module itself says."""
@@ -144,15 +171,17 @@ class _Block:
             inputs, named = tree_unflatten(leaves, form)
             return self._forward(*inputs, **named)
 
-        if self._overwrites is None:
-            self._overwrites = _overwrites(self.module, run, leaves)
-        if self._overwrites:
+        # Tried in each mode: dropout in place overwrites only while it is on.
+        flags = tuple(module.training for module in self.module.modules())
+        if flags not in self._overwrites:
+            self._overwrites[flags] = _overwrites(self.module, run, leaves)
+        if self._overwrites[flags]:
             return run(*leaves)
         return checkpoint(Again(self.module, run), *leaves, use_reentrant=False)
 
 
 def _overwrites(module: nn.Module, run: Forward, leaves: list[Any]) -> bool:
-    """Whether a block writes into its inputs, which then cannot be used again; by a trial."""
+    """Whether a block writes into its inputs, which then cannot be used again; tried as it is."""
     copies = [leaf.detach().clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     tensors = [copy for copy in copies if isinstance(copy, Tensor)]
     before = [tensor._version for tensor in tensors]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle  # noqa: TID251  (a user may write a net so; it is read at once)
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -291,7 +293,8 @@ class _Lengthening(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(_Summing() for _ in range(4))
+        # Enough of them to be taken apart.
+        self.blocks = nn.ModuleList(_Summing() for _ in range(7))
 
     def forward(self, x: Tensor) -> Tensor:
         found = [x]
@@ -321,6 +324,104 @@ def test_odd_blocks_of_somebody(made: Callable[[], nn.Module]) -> None:
     plain = _gradients(net, x, y)
     with recomputed(net):
         assert _same(_gradients(net, x, y), plain)
+
+
+def _in_place(*, in_a_row: bool) -> nn.Sequential:
+    """Blocks that begin with dropout in place, and end in something new."""
+    torch.manual_seed(0)
+    blocks = [
+        [nn.Dropout(0.3, inplace=True), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)]
+        for _ in range(3)
+    ]
+    # Layers in front: data is not overwritten.
+    layers = [nn.Linear(4, 4), nn.Linear(4, 4)]
+    if in_a_row:
+        return nn.Sequential(*layers, *(m for block in blocks for m in block)).double()
+    return nn.Sequential(*layers, *(nn.Sequential(*block) for block in blocks)).double()
+
+
+@pytest.mark.parametrize("in_a_row", [False, True])
+@pytest.mark.parametrize("modes", [(False, True), (True, False)])
+def test_dropout_in_place_is_found_in_every_mode(in_a_row: bool, modes: tuple[bool, ...]) -> None:
+    net = _in_place(in_a_row=in_a_row)
+    x = torch.randn(7, 4, dtype=torch.float64)
+    assert recomputing(net)
+
+    def gradients(dropout: bool) -> list[Tensor]:
+        torch.manual_seed(1)
+        with mode(net, dropout=dropout, statistics=True):
+            loss = net(x).square().mean()
+        return list(torch.autograd.grad(loss, list(net.parameters())))
+
+    plain = [gradients(dropout) for dropout in modes]
+    with recomputed(net):
+        for dropout, wanted in zip(modes, plain, strict=True):
+            assert _same(gradients(dropout), wanted)
+
+
+def _copied(net: nn.Module) -> nn.Module:
+    return deepcopy(net)
+
+
+def _written(net: nn.Module) -> nn.Module:
+    read: nn.Module = pickle.loads(pickle.dumps(net))  # noqa: S301
+    return read
+
+
+@pytest.mark.parametrize("again", [_copied, _written])
+@pytest.mark.parametrize("in_a_row", [False, True])
+def test_a_copy_has_layers_of_its_own(
+    in_a_row: bool, again: Callable[[nn.Module], nn.Module]
+) -> None:
+    net = _in_place(in_a_row=in_a_row).eval()
+    x, y = torch.randn(7, 4, dtype=torch.float64), torch.arange(7) % 4
+    plain, before = net(x), _gradients(net, x, y)
+    kinds = {type(forward).__name__ for _, forward in recomputing(net)}
+    assert kinds == ({"_OneByOne"} if in_a_row else {"_OneByOne", "_Block"})
+    with recomputed(net):
+        copy = again(net)
+        copied = copy(x)
+        with torch.no_grad():
+            for parameter in copy.parameters():
+                parameter.zero_()
+        assert not copy(x).any()
+        assert net(x).equal(plain)
+    assert copied.equal(plain)
+    assert not copy(x).any()
+    # It can be recomputed itself.
+    copy = again(net)
+    assert len(recomputing(copy)) == len(recomputing(net))
+    with recomputed(net):
+        copy = again(net)
+    assert len(recomputing(copy)) == len(recomputing(net))
+    with recomputed(copy):
+        assert _same(_gradients(copy, x, y), before)
+
+
+class _Branches(nn.Module):
+    """Of convolutions with their norms, side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(_pair() for _ in range(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = torch.stack([branch(x) for branch in self.branches]).mean(0)
+        return output
+
+
+def _pair() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU())
+
+
+def test_what_holds_pairs_only_stays_whole() -> None:
+    net = nn.Sequential(*(_Branches() for _ in range(6))).double()
+    # 72 layers: twelve of them are more than eight, and fewer than sixteen.
+    assert [type(module) for module, _ in recomputing(net)] == [_Branches] * 6
+    x = torch.randn(5, 4, 6, 6, dtype=torch.float64)
+    plain = _kept(net, x)
+    with recomputed(net):
+        assert _kept(net, x) < 0.1 * plain
 
 
 def test_parts_of_a_batch_by_blocks() -> None:
