@@ -17,7 +17,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from uscore_report import (
 from uscore_run import SCORES
 from uscore_tasks import Folder, Job, way_named
 from uscore_tests import Choice, Runs, differences
-from where import commit, processor, told
+from where import made_here
 
 FOLDER = "pacs-photo"
 PHOTOS = Folder(
@@ -113,11 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         if set(folders) != {FOLDER}:
             raise InputError(f'"{options.out}" has runs of something else: {", ".join(folders)}')
         options.table.mkdir(parents=True, exist_ok=True)
-        made = {
-            "command": told([Path(__file__).name, *(arguments or sys.argv[1:])]),
-            "commit": options.commit or commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"), "processor": processor(),
-        }  # fmt: skip
+        made = made_here(__file__, arguments or sys.argv[1:], options.commit)
         print(write_art(folders[FOLDER], options.resamples, options.table, made))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -18,7 +18,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ from uscore_run import SCORES
 from uscore_store import Run
 from uscore_tasks import WHOLE, Folder, Job, way_named
 from uscore_tests import Choice, Runs, differences
-from where import commit, processor, told
+from where import made_here
 
 WAYS = (WHOLE, "erm+meta", "trajectory+meta")
 OURS = Choice("trajectory+meta", "fused")
@@ -185,11 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
         planned = jobs_aside(list(ASIDE))
         missing = sum(not job.file(options.out).exists() for job in planned)
         options.table.mkdir(parents=True, exist_ok=True)
-        made = {
-            "command": told([Path(__file__).name, *(arguments or sys.argv[1:])]),
-            "commit": options.commit or commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"), "processor": processor(),
-        }  # fmt: skip
+        made = made_here(__file__, arguments or sys.argv[1:], options.commit)
         print(write_aside(folders, options.resamples, options.table, made, missing))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

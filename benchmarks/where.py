@@ -6,7 +6,9 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 
 def commit() -> str:
@@ -35,3 +37,17 @@ def processor() -> str:
     lines = cpu.read_text(encoding="utf-8").splitlines() if cpu.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{os.cpu_count()} cores, {models[0] if models else platform.processor()}"
+
+
+def made_here(script: str, arguments: Sequence[str], code: str | None = None) -> dict[str, Any]:
+    """How something was made, to be kept with it.
+
+    Args:
+        script: its file.
+        arguments: it was called with.
+        code: its commit, where git cannot tell.
+    """
+    return {
+        "command": told([Path(script).name, *arguments]), "commit": code or commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "processor": processor(),
+    }  # fmt: skip
