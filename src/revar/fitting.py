@@ -18,8 +18,8 @@ from revar.errors import InputError
 from revar.feeds import DataFeeds
 from revar.functional import call, flat_state, keep_statistics, mode, parameters
 from revar.in_parts import in_parts
-from revar.methods.base import Bilevel, Sizes
-from revar.methods.reweighting import WeightNormalisation, normalise_weights
+from revar.methods.base import Bilevel, Method, Sizes
+from revar.methods.reweighting import Reweighting, WeightNormalisation, normalise_weights
 from revar.model import Model
 from revar.nets.base import Classifier, Dropout
 from revar.nets.build import Backbone
@@ -94,6 +94,7 @@ def build_networks(
         from_timm = pretrained and recipe.start.pretrained == TIMM
         backbone = Backbone(recipe.backbone, recipe.dropout, module, pretrained=from_timm)
         classifier = backbone.build(shape, task.n_classes)
+        _check_checkpoints(classifier, recipe.method)
         scorer = recipe.method.build_scorer(classifier, make)
         heads = recipe.method.build_heads(classifier, task.n_classes)
     if pretrained and recipe.start.file is not None:
@@ -110,6 +111,25 @@ def build_networks(
     if recipe.method.needs_dropout or placement(classifier, inputs) != "none":
         networks.sampler = DropoutPasses.of(classifier, inputs)
     return networks
+
+
+def _check_checkpoints(classifier: nn.Module, method: Method) -> None:
+    """Refuse a network that computes layers again by itself, where that would go wrong.
+
+    It would do so with the parameters of then, which in a look-ahead are others.
+
+    Raises:
+        InputError: with the way out.
+    """
+    flags = ("grad_checkpointing", "gradient_checkpointing")
+    own = any(getattr(part, flag, False) is True for part in classifier.modules() for flag in flags)
+    if own and isinstance(method, (Bilevel, Reweighting)):
+        msg = (
+            f"{type(method).__name__} looks ahead, and this network checkpoints its layers itself, "
+            "which would compute them again with other parameters: switch that off "
+            "(timm: set_grad_checkpointing(False)) and use recompute=true"
+        )
+        raise InputError(msg)
 
 
 def _reduced(shape: tuple[int, ...], reduction: int) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from revar.bilevel import OneStep, Strategy, alignments
 from revar.dual_norm import MetaBatchNorm
+from revar.errors import InputError
 from revar.fitting import fit_model
 from revar.functional import Params, call, mode, parameters
 from revar.in_parts import in_parts
@@ -454,3 +455,28 @@ def test_training_gives_the_same_model(method: str, monkeypatch: pytest.MonkeyPa
         found.append([*weights.values(), torch.from_numpy(model.predictions["test"].logits)])
     assert _same(*found)
     assert again[0] == 0 < again[1]
+
+
+class _Checkpointed(nn.Module):
+    """A net of somebody else that computes its layers again by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grad_checkpointing = True
+        self.layers = nn.Sequential(nn.Linear(4, 16), nn.Dropout(0.2), nn.Linear(16, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.layers(x)
+        return logits
+
+
+@pytest.mark.parametrize("method", ["revar", "revar-paper", "mwn", "l2r", "fsr"])
+def test_a_net_that_checkpoints_itself_is_refused_where_parameters_are_placed(method: str) -> None:
+    chosen = replace(recipe(method, epochs=1), backbone="custom")
+    with pytest.raises(InputError, match=r"checkpoints its layers itself.*recompute=true"):
+        fit_model(chosen, source(), device=CPU, observer=Silent(), module=_Checkpointed())
+
+
+def test_elsewhere_it_may() -> None:
+    chosen = replace(recipe("erm", epochs=1), backbone="custom")
+    fit_model(chosen, source(), device=CPU, observer=Silent(), module=_Checkpointed())
