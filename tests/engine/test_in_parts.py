@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from revar.bilevel import OneStep, Strategy, alignments
+from revar.bilevel import Strategy
 from revar.errors import InputError
 from revar.fitting import fit_model
 from revar.functional import call, mode, parameters
@@ -18,7 +18,7 @@ from revar.nets.base import Classifier, Dropout
 from revar.nets.build import Backbone
 from revar.progress import Silent
 from revar.recipe import Budget
-from revar.stochastic import DropoutPasses
+from support.hypergradients import aligned
 from support.problems import CPU, recipe, source
 from support.threads import one_thread
 
@@ -63,24 +63,10 @@ def test_gradients_are_those_of_the_whole_batch(name: str, rows: int) -> None:
 @pytest.mark.parametrize("strategy", ["forward_mode", "double_backward", "finite_difference"])
 def test_the_hypergradient_is_that_of_the_whole_batch(strategy: Strategy) -> None:
     net, x, y = _net("convnet")
-    sampler = DropoutPasses.of(net, x)
-
-    def meta_loss(params: dict[str, Tensor]) -> Tensor:
-        logits, samples = sampler.run(x.flip(0), 3, params)
-        spread = samples.softmax(-1).var(0, unbiased=False).sum(-1).mean()
-        return nn.functional.cross_entropy(logits, y.flip(0)) + spread
-
-    def aligned() -> Tensor:
-        torch.manual_seed(1)
-        problem = OneStep(
-            losses=_losses(net, x, y), weights=torch.linspace(0.5, 1.5, 13).double(), lr=0.1,
-            meta_loss=meta_loss,
-        )  # fmt: skip
-        return alignments(problem, parameters(net), strategy).values
-
-    whole = aligned()
+    losses = _losses(net, x, y)
+    whole = aligned(net, x, y, losses, strategy)
     with in_parts(net, 4):
-        parted = aligned()
+        parted = aligned(net, x, y, losses, strategy)
     torch.testing.assert_close(whole, parted, rtol=1e-6, atol=1e-9)
     if strategy != "finite_difference":
         torch.testing.assert_close(whole, parted, rtol=1e-10, atol=1e-13)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from revar.bilevel import OneStep, Strategy, alignments
+from revar.bilevel import Strategy
 from revar.dual_norm import MetaBatchNorm
 from revar.errors import InputError
 from revar.fitting import fit_model
@@ -26,7 +26,7 @@ from revar.nets.transformer import vit_cifar
 from revar.progress import Silent
 from revar.recomputed import recomputed, recomputing
 from revar.registry import BACKBONES
-from revar.stochastic import DropoutPasses
+from support.hypergradients import aligned
 from support.problems import CPU, recipe, source
 from support.threads import one_thread
 
@@ -103,25 +103,12 @@ def test_gradients_are_the_same_to_the_bit(name: str) -> None:
 @pytest.mark.parametrize("strategy", ["forward_mode", "double_backward", "finite_difference"])
 def test_the_hypergradient_is_the_same(name: str, strategy: Strategy) -> None:
     net, x, y = _problem(name)
-    sampler = DropoutPasses.of(net, x)
-
-    def meta_loss(params: Params) -> Tensor:
-        logits, samples = sampler.run(x.flip(0), 2, params)
-        spread = samples.softmax(-1).var(0, unbiased=False).sum(-1).mean()
-        return nn.functional.cross_entropy(logits, y.flip(0)) + spread
-
-    def aligned() -> Tensor:
-        torch.manual_seed(1)
-        problem = OneStep(
-            losses=_losses(net, x, y), weights=torch.linspace(0.5, 1.5, 9).double(), lr=0.1,
-            meta_loss=meta_loss,
-        )  # fmt: skip
-        return alignments(problem, parameters(net), strategy).values
-
-    plain = aligned()
+    losses = _losses(net, x, y)
+    plain = aligned(net, x, y, losses, strategy, passes=2)
     assert plain.abs().max() > 0
     with recomputed(net):
-        torch.testing.assert_close(aligned(), plain, rtol=1e-12, atol=1e-14)
+        again = aligned(net, x, y, losses, strategy, passes=2)
+    torch.testing.assert_close(again, plain, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["residual", "timm"])
