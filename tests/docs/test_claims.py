@@ -176,7 +176,7 @@ def test_what_stands_beside_the_comparable_methods() -> None:
     for line, (way, score) in zip(lines, wanted, strict=True):
         rows = [found.get((task, way, score)) for task in tasks]
         expected = ["" if row is None else f"{float(row['auarc']):.2f}" for row in rows]
-        assert [cell.strip().strip("*") for cell in line.split("|")[3:9]] == expected, way
+        assert [cell.strip().strip("*") for cell in line.split("|")[2:8]] == expected, way
         assert {row["seeds"] for row in rows if row is not None} == {"5"}
 
 
