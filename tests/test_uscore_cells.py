@@ -153,8 +153,10 @@ def pages() -> str:
 
 
 def lines_of(heading: str) -> list[list[str]]:
-    """Cells of the table of the pages whose first row holds that."""
-    table = next(part for part in pages().split("\n\n") if heading in part and part.startswith("|"))
+    """Cells of the one table of the pages whose first row holds that."""
+    tables = [part for part in pages().split("\n\n") if part.startswith("|")]
+    table, *others = [part for part in tables if heading in part.splitlines()[0]]
+    assert not others, f"several tables say {heading!r}"
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     return rows[2:]
 
@@ -217,7 +219,7 @@ def test_the_page_shows_the_means() -> None:
 def test_the_page_shows_the_classifiers() -> None:
     table = published()
     figures = ("accuracy", "failure_auroc", "ece")
-    rows = lines_of("| | CIFAR-10 | CIFAR-10N | instance noise | Tiny | EyePACS | APTOS |\n")
+    rows = lines_of("| figure | CIFAR-10 |")
     assert len(rows) == len(figures)
     for figure, (_, *cells) in zip(figures, rows, strict=True):
         for task, said in zip(TASKS.values(), cells, strict=True):
@@ -229,7 +231,7 @@ def test_the_page_shows_the_classifiers() -> None:
 def test_the_page_shows_g_alone() -> None:
     table = published()
     tasks = [*TASKS.values(), "eyepacs-deepdrid"]
-    for way, *cells in lines_of("| DeepDRiD |"):
+    for way, *cells in lines_of("| g of |"):
         for task, said in zip(tasks, cells, strict=True):
             alone, softmax = (
                 float(table[task, way.strip("`"), score]["auarc"])
