@@ -18,6 +18,7 @@ from revar.dual_norm import MetaBatchNorm, batch_norm, usual_norm
 from revar.functional import Params, at_least_single, call, mode, parameters
 from revar.nets.base import Dropout
 from revar.nets.build import Backbone
+from support.gpu import needs_gpu
 
 Norm = Callable[..., Tensor]
 NAMES = ("x", "weight", "bias")
@@ -26,7 +27,6 @@ SHAPES = [(9, 4), (5, 4, 7), (6, 4, 3, 5)]
 EPS = 1e-3
 
 by_the = pytest.mark.parametrize("training", [True, False], ids=["batch", "statistics"])
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def inputs(shape: tuple[int, ...], *, zero: bool = False) -> tuple[Params, Params, Params]:

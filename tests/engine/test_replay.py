@@ -29,6 +29,7 @@ from revar.replay import Recorder, ReplayedSteps, can_replay
 from revar.run import RunFolder
 from revar.training import InterruptedRun, TrainingState
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
+from support.gpu import GPU, needs_gpu
 from support.problems import CPU, blobs, fit, recipe
 from support.threads import one_thread
 
@@ -283,10 +284,6 @@ def test_a_cpu_replays_nothing() -> None:
 # --- on a GPU, with its own recorder
 
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-GPU = torch.device("cuda")
-
-
 def on_gpu(
     method: str,
     graphs: str,
@@ -359,6 +356,16 @@ def test_graphs_train_the_same_bits_of_nets_of_others(backbone: str, scorer: str
     again, count = on_gpu("revar", "auto", **chosen)
     assert differing(plain, again) == []
     assert (none, count > 20) == (0, True)
+
+
+@needs_gpu
+@pytest.mark.parametrize("method", ["erm", "sat", "trajectory", "revar", "revar-paper"])
+@pytest.mark.parametrize("backbone", ["resnet20", "vit-cifar"])
+def test_blocks_computed_again_train_the_same_bits_on_a_gpu(method: str, backbone: str) -> None:
+    plain, _ = on_gpu(method, "never", backbone=backbone)
+    again, count = on_gpu(method, "auto", backbone=backbone, recompute=True)
+    assert differing(plain, again) == []
+    assert count == 0
 
 
 class Looks(nn.Module):

@@ -10,9 +10,8 @@ from rich.console import Console
 
 from revar.progress import Bar, describe
 from revar.totals import EpochRecord, Totals
+from support.gpu import needs_gpu
 from support.problems import CPU
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def _after_two_steps(device: torch.device) -> Totals:
