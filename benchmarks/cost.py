@@ -12,11 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
-import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from steps import Setting, Size, paper, timed
-from where import commit, processor
+from where import here, keep
 
 GRID: dict[str, tuple[Any, ...]] = {
     "interval": (1, 2, 5, 15, 50),
@@ -121,14 +117,7 @@ def main() -> None:
     Console().print(table)
     if options.json is None:
         return
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    figures = {
-        "command": shlex.join(["python", *sys.argv]), "commit": commit(),
-        "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
-        "python": platform.python_version(), "processor": processor(),
-        "gpu": torch.cuda.get_device_name() if device.type == "cuda" else None, "rows": rows,
-    }  # fmt: skip
-    options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    keep(options.json, {**here(device), "rows": rows})
     try:
         draw(rows, options.json.with_suffix(".png"))
     except ImportError:

@@ -12,11 +12,6 @@ after the other. On a CPU they take turns, and a ratio is the median over turns.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
-import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
@@ -24,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from steps import Setting, Size, Timed, paper, timed, timed_in_turns
-from where import commit, processor, told
+from where import here, keep
 
 
 def settings(scorer: str, names: list[str] | None, *, gpu: bool) -> list[Setting]:
@@ -95,27 +90,14 @@ def main() -> None:
         peak = "" if value.peak_gib is None else f"{value.peak_gib:.2f}"
         table.add_row(name, f"{value.median:.3f}", ratio, peak)
     console.print(table)
-    if options.json is None:
-        return
-    gpu = torch.cuda.get_device_name() if device.type == "cuda" else None
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(
-        json.dumps(
-            {
-                "command": shlex.join(["python", *told(sys.argv)]), "commit": commit(),
-                "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
-                "python": platform.python_version(), "processor": processor(), "gpu": gpu,
-                "settings": {
-                    name: {
-                        "milliseconds": value.milliseconds, "peak_gib": value.peak_gib,
-                        "ratio": ratios[name], "replayed": value.replayed,
-                    }
-                    for name, value in found.items()
-                },
-            },
-            indent=1,
-        ) + "\n", encoding="utf-8",
-    )  # fmt: skip
+    kept = {
+        name: {
+            "milliseconds": value.milliseconds, "peak_gib": value.peak_gib,
+            "ratio": ratios[name], "replayed": value.replayed,
+        }
+        for name, value in found.items()
+    }  # fmt: skip
+    keep(options.json, {**here(device), "settings": kept})
 
 
 if __name__ == "__main__":

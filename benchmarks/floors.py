@@ -10,12 +10,7 @@ inputs and writing its outputs once: what a step costs whose kernels are not fus
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
-import sys
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from revar.nets.base import Dropout
 from revar.nets.build import Backbone
-from where import commit, told
+from where import here, keep
 
 SIZES = {"resnet50": (224, 64), "resnet18-cifar": (32, 128)}
 FLOPS, BANDWIDTH = 790e12, 4.3e12
@@ -108,15 +103,8 @@ def main() -> None:
     for kind in kinds:
         table.add_row(f"  {kind}", *(f"{one['by_kind_ms'][kind]:.2f}" for one in found.values()))
     Console().print(table)
-    if options.json is not None:
-        made = {
-            "command": shlex.join(["python", *told(sys.argv)]), "commit": commit(),
-            "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
-            "python": platform.python_version(), "flops_per_second": FLOPS,
-            "bytes_per_second": BANDWIDTH, "nets": found,
-        }  # fmt: skip
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    speeds = {"flops_per_second": FLOPS, "bytes_per_second": BANDWIDTH}
+    keep(options.json, {**here(), **speeds, "nets": found})
 
 
 if __name__ == "__main__":

@@ -15,16 +15,10 @@ the clock.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -186,18 +180,9 @@ def measure(
 
 def setting(chosen: argparse.Namespace) -> dict[str, Any]:
     """What was run, where and when."""
-    gpu = torch.cuda.get_device_name() if chosen.device != "cpu" else None
     return {
-        "command": shlex.join(["python", *where.told(sys.argv)]),
-        "commit": where.commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "processor": where.processor(),
-        "gpu": gpu,
-        "clock": "CPU time" if gpu is None else "wall time",
-        "load": os.getloadavg(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
+        **where.here(chosen.device),
+        "clock": "CPU time" if chosen.device == "cpu" else "wall time",
         "backbone": chosen.backbone,
         "size": chosen.size,
         "images": chosen.images,
@@ -236,9 +221,7 @@ def main() -> None:
             figures = [by_size[n][name] for n in chosen.calls]
             cells = " | ".join(f"{f['ms_per_image']:.3f} | {f['ratio']:.3f}" for f in figures)
             print(f"| {scorer} | {name} | {cells} |")
-    if chosen.json:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
+    where.keep(chosen.json, found)
 
 
 if __name__ == "__main__":

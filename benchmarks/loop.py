@@ -10,14 +10,9 @@ bfloat16 on a GPU with channels last, and steps torch's own SGD: everything but 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
@@ -27,7 +22,7 @@ from rich.table import Table
 
 from revar.data.augment import Augment
 from steps import Setting, Size, make, timed, wait
-from where import commit, processor
+from where import here, keep
 
 
 def by_hand(size: Size, device: torch.device, *, foreach: bool) -> Callable[[int], None]:
@@ -98,16 +93,8 @@ def main() -> None:
     for name, value in median.items():
         table.add_row(name, f"{value:.3f}", f"{median['by hand'] / value:.2f}")
     Console().print(table)
-    if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        figures = {
-            "command": shlex.join(["python", *sys.argv]), "commit": commit(),
-            "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
-            "python": platform.python_version(), "processor": processor(),
-            "gpu": torch.cuda.get_device_name() if device.type == "cuda" else None,
-            "milliseconds": found, "ratio": median["by hand"] / median["ours"],
-        }  # fmt: skip
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    ratio = median["by hand"] / median["ours"]
+    keep(options.json, {**here(device), "milliseconds": found, "ratio": ratio})
 
 
 if __name__ == "__main__":

@@ -14,15 +14,12 @@ CPU by the tensors alive. On a CPU the settings take turns.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
 import statistics
 import sys
 import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +35,7 @@ from revar.functional import mode
 from revar.recipe import Budget
 from revar.training import autocast
 from steps import Running, Setting, Size, paper, running, wait
-from where import commit, processor, told
+from where import here, keep
 
 MIB = 2**20
 
@@ -87,18 +84,19 @@ class Alive(TorchDispatchMode):
         return made
 
 
-def settings(rows: int) -> list[Setting]:
-    """Plain steps and meta steps, each in three ways."""
+def settings(rows: int, names: Sequence[str] | None = None) -> list[Setting]:
+    """Plain steps and meta steps, each in three ways, or those asked for."""
     ways: dict[str, dict[str, Any]] = {
         "": {}, f", micro_batch={rows}": {"micro_batch": rows}, ", recompute": {"recompute": True},
     }  # fmt: skip
     meta = paper("", "features", interval=1).changes
-    return [
+    found = [
         Setting(name=name + way, method=name, changes=changes, graphs=False,
                 budget=tuple(budget.items()))
         for name, changes in (("erm", ()), ("revar-paper", meta))
         for way, budget in ways.items()
     ]  # fmt: skip
+    return found if names is None else [one for one in found if one.name in names]
 
 
 def kept(run: Running, size: Size, device: torch.device) -> float:
@@ -137,10 +135,11 @@ def step_of(run: Running, device: torch.device) -> tuple[float, float | None]:
     return (peak - before) / MIB, peak / MIB
 
 
-def measured(size: Size, device: torch.device, rows: int, repeats: int) -> dict[str, Figures]:
-    """All settings: on a CPU in turns, on a GPU one after the other, each with all of it."""
+def measured(
+    chosen: Sequence[Setting], size: Size, device: torch.device, repeats: int
+) -> Iterator[dict[str, Figures]]:
+    """What was found so far: on a CPU of all in turns, on a GPU of one after the other."""
     found: dict[str, Figures] = {}
-    chosen = settings(rows)
     for together in [chosen] if device.type == "cpu" else [[one] for one in chosen]:
         with ExitStack() as stack:
             runs = {one.name: stack.enter_context(running(one, size, device)) for one in together}
@@ -154,7 +153,18 @@ def measured(size: Size, device: torch.device, rows: int, repeats: int) -> dict[
                     found[name].milliseconds.append(run.go(each))
             for run in runs.values():
                 run.check()
-    return found
+        yield found
+
+
+def described(found: Mapping[str, Figures]) -> dict[str, dict[str, Any]]:
+    """Figures as they are kept, with the time relative to as usual, where that was measured."""
+    kept: dict[str, dict[str, Any]] = {name: asdict(value) for name, value in found.items()}
+    for name, value in found.items():
+        usual = found.get(name.split(",", maxsplit=1)[0])
+        turns = zip(value.milliseconds, usual.milliseconds, strict=True) if usual else ()
+        ratios = [ours / theirs for ours, theirs in turns]
+        kept[name]["ratio"] = statistics.median(ratios) if ratios else None
+    return kept
 
 
 def main() -> None:
@@ -166,45 +176,29 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rows", type=int, default=8, help="of a part")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--settings", nargs="+", help="only these")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     device = torch.device(options.device)
     size = Size(backbone=options.backbone, shape=(3, options.size, options.size),
                 batch=options.batch, train=16 * options.batch, meta=2 * options.batch)  # fmt: skip
-    found = measured(size, device, options.rows, options.repeats)
+    chosen = settings(options.rows, options.settings)
+    about = {"backbone": options.backbone, "size": options.size, "batch": options.batch}
+    made, found = here(device), {}
+    for found in measured(chosen, size, device, options.repeats):
+        # A run that is cut off leaves what it has.
+        keep(options.json, {**made, **about, "settings": described(found)})
+        print(f"{len(found)} of {len(chosen)} settings measured", file=sys.stderr, flush=True)
     title = f"{options.backbone}, {options.size} px, batch {options.batch}, {options.device}"
     table = Table(title=title)
     for column in ("setting", "kept MiB", "made MiB", "ms a step", "against as usual"):
         table.add_column(column, justify="left" if column == "setting" else "right")
-    ratios = {}
-    for name, value in found.items():
-        usual = found[name.split(",", maxsplit=1)[0]]
-        turns = zip(value.milliseconds, usual.milliseconds, strict=True)
-        ratios[name] = statistics.median(ours / theirs for ours, theirs in turns)
-        middle = statistics.median(value.milliseconds)
-        table.add_row(name, f"{value.kept_mib:.1f}", f"{value.made_mib:.1f}", f"{middle:.1f}",
-                      f"{ratios[name]:.2f}")  # fmt: skip
+    for name, value in described(found).items():
+        middle = statistics.median(value["milliseconds"])
+        ratio = "" if value["ratio"] is None else f"{value['ratio']:.2f}"
+        table.add_row(name, f"{value['kept_mib']:.1f}", f"{value['made_mib']:.1f}",
+                      f"{middle:.1f}", ratio)  # fmt: skip
     Console().print(table)
-    if options.json is None:
-        return
-    gpu = torch.cuda.get_device_name() if device.type == "cuda" else None
-    made = {
-        "command": shlex.join(["python", *told(sys.argv)]), "commit": commit(),
-        "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
-        "python": platform.python_version(), "processor": processor(), "gpu": gpu,
-        "threads": torch.get_num_threads(), "backbone": options.backbone, "size": options.size,
-        "batch": options.batch,
-        "settings": {
-            name: {
-                "kept_mib": value.kept_mib, "made_mib": value.made_mib,
-                "peak_mib": value.peak_mib, "milliseconds": value.milliseconds,
-                "ratio": ratios[name],
-            }
-            for name, value in found.items()
-        },
-    }  # fmt: skip
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

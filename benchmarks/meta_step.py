@@ -22,17 +22,13 @@ import argparse
 import gc
 import importlib.metadata
 import importlib.util
-import json
 import multiprocessing
-import platform
 import resource
-import shlex
 import statistics
 import sys
 import time
 import warnings
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -313,6 +309,7 @@ def main() -> None:
 
     lacking = {name: absent(name, setting.device) for name in options.engines}
     names = [name for name, lack in lacking.items() if lack is None]
+    made = where.here(setting.device)
     found = costs(names, setting, options.warmup, options.repeats)
     # Threads that wait for each other cost far more than networks as small as those compared.
     torch.set_num_threads(1)
@@ -331,20 +328,15 @@ def main() -> None:
                 figures[f"time_ratio{suffix}"] = figures["ms"] / ours["ms"]
                 figures[f"memory_ratio{suffix}"] = figures["bytes"] / max(ours["bytes"], 1)
 
-    cuda = setting.device.startswith("cuda")
-    processor = torch.cuda.get_device_name() if cuda else where.processor()
     packages = {package for name, (_, package) in LIBRARIES.items() if name in names}
     described = {
-        "processor": processor, "python": platform.python_version(), "torch": torch.__version__,
+        **made,
         "peers": {package: importlib.metadata.version(package) for package in sorted(packages)},
         **asdict(setting), "warmup": options.warmup, "repeats": options.repeats,
-        "command": shlex.join(["python", *sys.argv]), "commit": where.commit(),
-        "date": datetime.now(UTC).date().isoformat(),
     }  # fmt: skip
     print(", ".join(f"{key} {value}" for key, value in described.items()))
     print(table(engines))
-    if options.json is not None:
-        options.json.write_text(json.dumps({"setting": described, "engines": engines}, indent=2))
+    where.keep(options.json, {"setting": described, "engines": engines})
 
 
 if __name__ == "__main__":

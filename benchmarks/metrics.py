@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import multiprocessing
 import os
-import shlex
 import statistics
 import sys
 import tempfile
@@ -27,7 +25,6 @@ import types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -313,12 +310,8 @@ def setting() -> dict[str, Any]:
     """What a reader needs to repeat the run."""
     names = [name for name in peers.LIBRARIES if peers.installed(name)]
     return {
-        "command": shlex.join(["python", "benchmarks/metrics.py", *sys.argv[1:]]),
-        "commit": where.commit(),
-        "date": f"{datetime.now(tz=UTC):%Y-%m-%d}",
-        "processor": where.processor(),
+        **where.here(),
         "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
         "numpy": np.__version__,
         **{name: peers.version(name) for name in names if peers.version(name)},
     }
@@ -414,7 +407,7 @@ def main() -> None:
         heading = {k: v for k, v in heading.items() if k not in ("json", "fd_shifts")}
         heading["load_at_end"] = round(os.getloadavg()[0], 2)
         written = {"setting": {**described, **heading}, "exact_tied_aurc": exact, **results}
-        options.json.write_text(json.dumps(written, indent=2) + "\n")
+        where.keep(options.json, written)
 
 
 if __name__ == "__main__":

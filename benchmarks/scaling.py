@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import shlex
 import statistics
 import subprocess
 import sys
@@ -24,7 +22,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +40,7 @@ from revar.randomness import seed_generators
 from revar.recipe import Budget, Recipe, make_method
 from revar.sharded import joint_outputs
 from revar.types import Task
+from where import here, keep
 
 CPU = torch.device("cpu")
 Figures = dict[str, Any]
@@ -341,15 +339,7 @@ def main() -> None:
         print(f"\nImageNet-1K, {inputs['epochs']} epochs, estimated ({inputs['source']}):")
         print(table(figures["imagenet"]["rows"]))
     if options.json is not None:
-        described = {
-            "command": shlex.join(["python", "benchmarks/scaling.py", *sys.argv[1:]]),
-            "date": datetime.now(UTC).date().isoformat(),
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "torch": torch.__version__,
-        }
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({"setting": described, **figures}, indent=2) + "\n")
+        keep(options.json, {"setting": {**here(), "cores": os.cpu_count()}, **figures})
         draw(rows, options.json.with_suffix(".png"))
 
 

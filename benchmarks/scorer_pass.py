@@ -14,15 +14,10 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
-import platform
-import shlex
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -40,7 +35,7 @@ from revar.nets.scorer import Evidence, NetworkScorer, Scored
 from revar.streams import Branch
 from revar.training import TrainingState
 from steps import Setting, Size, Timed, paper, running, wait
-from where import commit, processor, told
+from where import here, keep
 
 KEPT = 0.5
 """Of the running mean of meta gradients, at every new one."""
@@ -244,16 +239,7 @@ def main(arguments: list[str] | None = None) -> None:
         table.add_row(name, f"{median:.3f}", f"{row['ratio']:.3f}",
                       "" if alone is None else f"{alone:.3f}")  # fmt: skip
     console.print(table)
-    if options.json is None:
-        return
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    figures = {
-        "command": shlex.join(["python", *told(sys.argv)]), "commit": commit(),
-        "date": datetime.now(UTC).date().isoformat(), "torch": torch.__version__,
-        "python": platform.python_version(), "processor": processor(),
-        "gpu": torch.cuda.get_device_name() if device.type == "cuda" else None, "ways": rows,
-    }  # fmt: skip
-    options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    keep(options.json, {**here(device), "ways": rows})
 
 
 if __name__ == "__main__":

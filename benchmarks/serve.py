@@ -17,8 +17,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
-import shlex
 import socket
 import subprocess
 import sys
@@ -26,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -258,17 +255,10 @@ def same(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> None:
 def setting() -> dict[str, Any]:
     """What was run, where and when."""
     import fastapi
-    import torch
     import uvicorn
 
     return {
-        "command": shlex.join(["python", *sys.argv]),
-        "commit": where.commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "processor": where.processor(),
-        "load": os.getloadavg(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
+        **where.here(),
         "fastapi": fastapi.__version__,
         "uvicorn": uvicorn.__version__,
         "threads": 1,
@@ -319,9 +309,7 @@ def main() -> None:
                     f"| {name} | {clients} | {server} | {row['per_second']:.0f} | {times} "
                     f"| {row['cpu_ms']:.2f} |"
                 )
-    if chosen.json:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
+    where.keep(chosen.json, found)
 
 
 if __name__ == "__main__":

@@ -152,14 +152,17 @@ def running(setting: Setting, size: Size, device: torch.device) -> Iterator[Runn
         step: training.Step = replayed or training.train_step
         following = batches(state)
 
-        def go(count: int) -> float:
-            began = time.perf_counter()
+        def ask(count: int) -> None:
             for _ in range(count):
                 step(state, method, task, budget, next(following))
+
+        def go(count: int) -> float:
+            began = time.perf_counter()
+            ask(count)
             wait(device)
             return 1000 * (time.perf_counter() - began) / count
 
-        yield Running(go, state, replayed)
+        yield Running(ask, go, state, replayed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +170,13 @@ class Running:
     """See `running`.
 
     Attributes:
+        ask: for so many steps; a GPU may still be at work on them.
         go: takes so many steps; milliseconds of one.
         state: of the run.
         replayed: what replays its steps, if they are.
     """
 
+    ask: Callable[[int], None]
     go: Callable[[int], float]
     state: training.TrainingState
     replayed: ReplayedSteps | None

@@ -11,11 +11,8 @@ trains.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +33,7 @@ from revar.scores import correct, uncertainty
 from revar.tables.cell import Cell, DataChoice
 from revar.tables.sources import source_of
 from revar.types import Clock, Feeds, Networks, Task
-from where import commit, processor
+from where import here, keep
 
 CPU = torch.device("cpu")
 WAYS: dict[str, dict[str, float]] = {"plain": {"early": 0.0, "half_life": 0.0}, "trajectory": {}}
@@ -170,13 +167,7 @@ def main() -> None:
         rows = [run for run in runs if run["way"] == way]
         means = {n: np.mean([run[n] for run in rows]) for n in rows[0] if n not in ("way", "seed")}
         print(way, {name: round(float(value), 2) for name, value in means.items()})
-    if options.json is not None:
-        made = {
-            "command": " ".join(["benchmarks/uscore_ceiling.py", *sys.argv[1:]]),
-            "commit": commit(), "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "processor": processor(), "torch": torch.__version__, "runs": runs,
-        }  # fmt: skip
-        options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    keep(options.json, {**here(), "runs": runs})
 
 
 if __name__ == "__main__":

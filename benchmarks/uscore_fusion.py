@@ -9,9 +9,7 @@ entropy and the U-Score, and again without the U-Score. Both rank the same answe
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from revar.metrics import auarc
 from revar.scores.learned import Fusion, fit_features
 from uscore_report import markdown
 from uscore_store import Run, runs_in
-from where import commit, told
+from where import here, keep
 
 WITHOUT = ("softmax", "dropout_entropy")
 WITH = (*WITHOUT, "uscore")
@@ -89,12 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         lines.append([way, f"{folder} {name}", *means, f"{np.mean(gains):+.3f}", each])
     heads = ["way", "set", "softmax", "fused without g", "with g, less that", "by seed"]
     print(markdown("AUARC, %, fused with the U-Score and without", heads, lines))
-    if options.json is not None:
-        made = {
-            "command": ["python", *told(sys.argv)], "commit": commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows,
-        }  # fmt: skip
-        options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    keep(options.json, {**here(), "rows": rows})
     return 0
 
 

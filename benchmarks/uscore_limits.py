@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +53,7 @@ from uscore_limits_teachers import (
     head_gradient,
     score,
 )
-from where import commit, processor, told
+from where import here, keep
 
 NOISES = {"noisy": "instance:0.2", "clean": None}
 
@@ -306,13 +304,8 @@ def write(options: argparse.Namespace) -> None:
             runs.append({"labels": labels, "seed": seed, **one(experiment, noise, seed)})
             seconds = time.perf_counter() - began
             print(labels, seed, f"{seconds:.0f} s", runs[-1]["references"], flush=True)
-    made = {
-        "command": " ".join(["benchmarks/uscore_limits.py", *told(sys.argv[1:])]),
-        "commit": commit(), "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "processor": processor(), "torch": torch.__version__,
-        "experiment": asdict(experiment), "summary": rounded(summary(runs)), "runs": rounded(runs),
-    }  # fmt: skip
-    options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    found = {"summary": rounded(summary(runs)), "runs": rounded(runs)}
+    keep(options.json, {**here(), "experiment": asdict(experiment), **found})
 
 
 if __name__ == "__main__":

@@ -10,11 +10,8 @@ both log-odds is fitted on tune data and judged on test sets.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 
 from revar.metrics import auarc
 from uscore_store import Run, runs_in
-from where import commit, told
+from where import here, keep
 
 FOLDER = "eyepacs"
 """The only data with two classes."""
@@ -78,13 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         }
         means = {name: f"{np.mean(values):+.2f}" for name, values in gains[reader].items()}
         print(reader, len(seeds), "seeds", means)
-    if options.json is not None:
-        made: dict[str, Any] = {
-            "command": " ".join(["benchmarks/uscore_readers.py", *told(sys.argv[1:])]),
-            "commit": commit(), "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "ours": options.ours, "gains": gains,
-        }  # fmt: skip
-        options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    keep(options.json, {**here(), "ours": options.ours, "gains": gains})
     return 0
 
 

@@ -15,10 +15,7 @@ other images of the target.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +35,7 @@ from uscore_limits_record import said
 from uscore_limits_teachers import Inputs, fit_g, score
 from uscore_run import cell_of
 from uscore_tasks import Job, Way
-from where import commit, processor, told
+from where import here, keep
 
 DOMAINS = ("gaussian_noise:3", "defocus_blur:3", "fog:3", "contrast:3", "jpeg_compression:3")
 TAUGHT = ("train", "target", "both")
@@ -177,17 +174,11 @@ def main() -> None:
     for way, found in means.items():
         told_of = {name: f"{mean:+.2f} ± {spread:.2f}" for name, (mean, spread) in found.items()}
         print(way, told_of)
-    if options.json is not None:
-        gpu = torch.cuda.get_device_name() if options.device == "cuda" else None
-        made = {
-            "command": " ".join(["benchmarks/uscore_target.py", *told(sys.argv[1:])]),
-            "commit": commit(), "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "processor": processor(), "gpu": gpu, "torch": torch.__version__,
-            "gains": {way: {k: [round(v, 3) for v in pair] for k, pair in found.items()}
-                      for way, found in means.items()},
-            "runs": runs,
-        }  # fmt: skip
-        options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    rounded = {
+        way: {k: [round(v, 3) for v in pair] for k, pair in found.items()}
+        for way, found in means.items()
+    }
+    keep(options.json, {**here(options.device), "gains": rounded, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import shlex
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 
 def commit() -> str:
-    """Of this checkout, marked where something is not committed; nothing where git cannot tell."""
+    """Of this checkout, marked where something is not committed; nothing where git cannot tell.
+
+    A copy without its history is told by ``REVAR_COMMIT``.
+    """
+    if "REVAR_COMMIT" in os.environ:
+        return os.environ["REVAR_COMMIT"]
     try:
         return subprocess.run(
             ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
@@ -37,6 +47,26 @@ def processor() -> str:
     lines = cpu.read_text(encoding="utf-8").splitlines() if cpu.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{os.cpu_count()} cores, {models[0] if models else platform.processor()}"
+
+
+def here(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """What a reader needs to run this script again and to know what its figures are of."""
+    cuda = torch.device(device).type == "cuda"
+    return {
+        "command": shlex.join(["python", *told(sys.argv)]), "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(), "torch": torch.__version__,
+        "processor": processor(), "gpu": torch.cuda.get_device_name(device) if cuda else None,
+        "threads": torch.get_num_threads(), "load": round(os.getloadavg()[0], 2),
+    }  # fmt: skip
+
+
+def keep(file: Path | None, figures: Mapping[str, Any]) -> None:
+    """Write figures, if they are wanted."""
+    if file is None:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 def made_here(script: str, arguments: Sequence[str], code: str | None = None) -> dict[str, Any]:

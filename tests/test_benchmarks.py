@@ -190,3 +190,54 @@ def test_tensors_are_counted_while_they_live() -> None:
         there.add_(1)
         del there
         assert (alive.now, alive.most) == (0, 8000)
+
+
+def test_a_profile_says_where_the_time_goes(tmp_path: Path) -> None:
+    out = tmp_path / "kernels.json"
+    done = subprocess.run(
+        [
+            sys.executable, str(ROOT / "benchmarks" / "kernels.py"), "--backbone", "mlp",
+            "--size", "0", "--batch", "16", "--intervals", "1", "--json", str(out),
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())["settings"]
+    assert found.keys() == {"erm", "features", "trajectory"}
+    for one in found.values():
+        assert sum(one["kinds"].values()) == pytest.approx(one["busy"])
+        assert 0 < one["busy"] < one["profiled"]
+        assert one["kinds"]["convolutions and products"] > 0
+        assert len(one["slowest"]) == 10
+    assert found["features"]["kernels"] > found["erm"]["kernels"] > 20
+
+
+@pytest.mark.parametrize(
+    ("times", "wanted"),
+    [
+        ([], 0),
+        ([(0, 3), (3, 5)], 5),
+        ([(0, 10), (2, 4), (3, 12), (20, 21)], 13),
+        ([(20, 21), (0, 1)], 2),
+    ],
+)
+def test_time_in_which_kernels_run_counts_once(
+    times: list[tuple[float, float]], wanted: float
+) -> None:
+    with scripts("kernels", kernels="kernels") as found:
+        assert found.kernels.busy([found.kernels.Kernel("", *pair) for pair in times]) == wanted
+
+
+def test_figures_say_what_made_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks/some.py", "--json", "/somewhere/some.json"])
+    monkeypatch.setenv("REVAR_COMMIT", "abc1234")
+    with scripts("where", where="where") as found:
+        made = found.where.here()
+        found.where.keep(tmp_path / "new" / "some.json", {**made, "figure": 1})
+        found.where.keep(None, {})
+        assert made["command"] == "python benchmarks/some.py --json some.json"
+        assert (made["commit"], made["gpu"]) == ("abc1234", None)
+        monkeypatch.delenv("REVAR_COMMIT")
+        assert found.where.commit() != "abc1234"
+    assert json.loads((tmp_path / "new" / "some.json").read_text()) == {**made, "figure": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["new"]
