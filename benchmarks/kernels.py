@@ -13,8 +13,9 @@ most of it where kernels are many and small: the step as it is without it stands
 from __future__ import annotations
 
 import argparse
+import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +23,6 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from epoch import settings
@@ -104,12 +104,13 @@ def busy(kernels: Iterable[Kernel]) -> float:
 def recorded(run: Running, device: torch.device, steps: int) -> tuple[list[Kernel], float]:
     """Kernels of some steps, and milliseconds of one of them."""
     cuda = device.type == "cuda"
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it tells of every start
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     with profile(activities=kinds) as found:
         milliseconds = run.go(steps)
     kernels = []
     for event in found.events() or ():
-        if cuda and event.device_type == DeviceType.CUDA:
+        if cuda and event.device_type.name == "CUDA":
             kernels.append(Kernel(event.name, event.time_range.start, event.time_range.end))
         elif not cuda and event.name.startswith("aten::"):
             # What an operation does itself is put at its start: operations come one by one.
@@ -129,17 +130,17 @@ def profiled(setting: Setting, size: Size, device: torch.device, steps: int) -> 
         wait(device)
         kernels, with_it = recorded(run, device, steps)
         run.check()
-    of_kinds: Counter[str] = Counter()
-    of_names: Counter[str] = Counter()
+    of_kinds, of_names = dict.fromkeys((*KINDS, "rest"), 0.0), defaultdict[str, float](float)
     for one in kernels:
         of_kinds[kind_of(one.name)] += one.end - one.start
         of_names[one.name] += one.end - one.start
+    slowest = sorted(of_names.items(), key=lambda pair: pair[1], reverse=True)[:10]
     each = 1000 * steps
     alone = sum(of_kinds.values()) if device.type == "cpu" else busy(kernels)
     return Profile(
         step=plain, profiled=with_it, host=host, busy=alone / each, kernels=len(kernels) / steps,
-        kinds={kind: of_kinds[kind] / each for kind in (*KINDS, "rest")},
-        slowest={name: value / each for name, value in of_names.most_common(10)},
+        kinds={kind: value / each for kind, value in of_kinds.items()},
+        slowest={name: value / each for name, value in slowest},
     )  # fmt: skip
 
 

@@ -171,3 +171,18 @@ def test_what_cannot_be_is_refused_in_one_line(
     code, stdout, stderr = finish(start(archive, out, *options))
     assert (code, stdout, stderr) == (2, "", f"error: {said}\n")
     assert not out.exists()
+
+
+def test_to_leave_waits_for_nobody_and_loses_no_word() -> None:
+    text = """
+import sys, threading
+from revar.commands.processes import leave
+threading.Thread(target=threading.Event().wait).start()
+print("said")
+print("told", file=sys.stderr)
+leave(3)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "said\n", "told\n")

@@ -35,6 +35,7 @@ from revar.commands.processes import (
     end_with_parent,
     is_launched,
     launch,
+    leave,
     needs_launch,
     rank,
 )
@@ -194,7 +195,7 @@ def train(
             # Where we started the processes ourselves, we have seen which one it was.
             if speaks and not is_launched():
                 note(f"error: {error}; to go on: {_again(resume=resume)}")
-            raise typer.Exit(LOST if is_launched() else 1) from None
+            leave(LOST if is_launched() else 1)
     if not speaks:
         return
     if "test" in run.prediction_names():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
+from typing import NoReturn
 
 from revar.errors import InputError
 
@@ -65,6 +66,17 @@ def end_with_parent() -> None:
         os._exit(LOST)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def leave(code: int) -> NoReturn:
+    """End at once, with all said that was to be said.
+
+    After a process was lost, threads of gloo that still wait for it abort an ordinary exit now and
+    then, with another exit code and a line of C++.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 @dataclass
