@@ -132,6 +132,29 @@ def test_the_cost_of_training_on_a_cpu() -> None:
             assert said.strip() == ("" if found is None else f"{found['ratio']:.2f}")
 
 
+def test_where_the_time_of_a_step_goes_on_a_cpu() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    found = {
+        net: json.loads((ROOT / "results" / "kernels" / f"{net}-cpu.json").read_text("utf-8"))
+        for net in ("resnet18-32px", "tabular", "mlp")
+    }
+    plain = {net: figures["settings"]["erm"] for net, figures in found.items()}
+    large, middle, small = (
+        round(100 * one["kinds"]["convolutions and products"] / one["profiled"])
+        for one in plain.values()
+    )
+    shares = f"{large} % of a plain step of the ResNet-18, {middle} % of `tabular` and {small} % of"
+    between = round(100 * (1 - plain["mlp"]["busy"] / plain["mlp"]["profiled"]))
+    counts = [round(one["kernels"]) for one in found["mlp"]["settings"].values()]
+    said = (
+        shares, f"Of the last, {between} % lies between",
+        f"{counts[0]} operations of a few microseconds each, {counts[1]} with g on features, "
+        f"{counts[2]} with `trajectory`",
+    )  # fmt: skip
+    for words in said:
+        assert words in " ".join(page.split())
+
+
 def test_the_cost_of_the_default_and_of_answers_on_a_gpu() -> None:
     page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
     results = ROOT / "results"
