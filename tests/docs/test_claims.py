@@ -147,10 +147,11 @@ def test_where_the_time_of_a_step_goes_on_a_cpu() -> None:
     between = round(100 * (1 - plain["mlp"]["busy"] / plain["mlp"]["profiled"]))
     counts = [round(one["kernels"]) for one in found["mlp"]["settings"].values()]
     said = (
-        shares, f"Of the last, {between} % lies between",
-        f"{counts[0]} operations of a few microseconds each, {counts[1]} with g on features, "
+        shares,
+        f"Of the last, {between} % lies between",
+        f"{counts[0]} operations of a few microseconds each, {counts[1]} with g on features",
         f"{counts[2]} with `trajectory`",
-    )  # fmt: skip
+    )
     for words in said:
         assert words in " ".join(page.split())
 
