@@ -101,8 +101,24 @@ def test_save_and_load_give_the_same_bits_threshold_included(tmp_path: Path) -> 
     assert np.array_equal(before.uncertainty, after.uncertainty)
     assert np.array_equal(before.accepted, after.accepted)
     assert loaded.get_params()["epochs"] == 4
-    with pytest.raises(InputError, match="holds a run already"):
+    with pytest.raises(InputError, match="holds a run already: choose another folder"):
         clf.save(tmp_path / "run")
+
+
+def test_ways_to_save_memory(tmp_path: Path) -> None:
+    """Blocks that are computed again give the same bits, and both are kept with the run."""
+    x = np.random.default_rng(0).integers(0, 256, (48, 3, 8, 8)).astype(np.uint8)
+    y = np.arange(48) % 3
+    plain, again, parts = (
+        quick(backbone="resnet20", epochs=1, **given).fit(x, y)
+        for given in ({}, {"recompute": True}, {"micro_batch": 8})
+    )
+    assert np.array_equal(plain.predict_proba(x), again.predict_proba(x))
+    assert not np.array_equal(plain.predict_proba(x), parts.predict_proba(x)), "by batch norm"
+    again.save(tmp_path / "again")
+    parts.save(tmp_path / "parts")
+    found = [SelectiveClassifier.load(tmp_path / name).get_params() for name in ("again", "parts")]
+    assert [(one["recompute"], one["micro_batch"]) for one in found] == [(True, None), (False, 8)]
 
 
 def test_pickled_it_is_the_same() -> None:

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 
 from revar.commands.evaluate import evaluate
 from revar.commands.predict import predict
+from revar.commands.select import select
 from revar.commands.train import train
 from revar.errors import InputError
 from revar.metrics import auarc
@@ -234,6 +235,29 @@ def test_without_a_threshold_everything_is_accepted_and_it_says_so(
     table = predict(run.path, str(tmp_path / "new.npz"))
     assert table.accepted == 10
     assert "everything is accepted" in table.note
+
+
+def test_predictions_by_another_score(run: RunFolder, tmp_path: Path) -> None:
+    copy, new = tmp_path / "copy", tmp_path / "new.npz"
+    shutil.copytree(run.path, copy)
+    x, _ = blobs(30, seed=8)
+    np.savez(new, x=x)
+    table = predict(copy, str(new), coverage=0.5, score="uscore")
+    model = RunFolder(copy).load(device=CPU)
+    wanted = model.uncertainty(model.predict(x), "uscore")
+    np.testing.assert_allclose([float(row[3]) for row in table.rows], wanted, rtol=1e-5)
+    assert table.accepted == 15
+    with pytest.raises(InputError, match='unknown score "nope"'):
+        predict(copy, str(new), score="nope")
+    held, truth = blobs(90, seed=9)
+    np.savez(tmp_path / "held.npz", x=held, y=truth)
+    select(copy, on=str(tmp_path / "held.npz"), coverage=0.7, score="softmax")
+    assert "coverage" in predict(copy, str(new)).note
+    with pytest.raises(InputError, match="is one of softmax, not of uscore: give --coverage"):
+        predict(copy, str(new), score="uscore")
+    table = predict(copy, str(new), coverage=0.9, score="uscore")
+    assert "from the calibration data" in table.note
+    np.testing.assert_allclose([float(row[3]) for row in table.rows], wanted, rtol=1e-5)
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:

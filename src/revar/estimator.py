@@ -38,6 +38,12 @@ from revar.selection import Threshold
 from revar.selection.risk import Procedure
 from revar.splits import SplitPlan
 
+_BUDGET = (
+    "epochs", "batch_size", "learning_rate", "optimiser", "weight_decay", "schedule", "augment",
+    "recompute", "micro_batch",
+)  # fmt: skip
+"""Arguments that are fields of the budget."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -71,6 +77,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: of the classifier.
         schedule: ``cosine``, ``step`` or ``constant``.
         augment: of images: ``auto``, ``none``, ``shift``, ``shift+flip``.
+        recompute: save memory: keep the inputs of blocks only, for the same results more slowly.
+        micro_batch: save memory: so many rows at a time; batch norm takes them for the batch.
         dropout_rate: share of units dropped; dropout scores and ReVaR's variance need some.
         dropout_placement: ``head`` or ``everywhere``.
         class_weight: ``None``, ``balanced``, or a dictionary from label to factor.
@@ -104,6 +112,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 5e-4,
         schedule: Literal["cosine", "step", "constant"] = "cosine",
         augment: Literal["auto", "none", "shift", "shift+flip"] = "auto",
+        recompute: bool = False,
+        micro_batch: int | None = None,
         dropout_rate: float = 0.3,
         dropout_placement: DropoutPlacement = "head",
         class_weight: str | Mapping[Any, float] | None = None,
@@ -126,6 +136,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.schedule = schedule
         self.augment = augment
+        self.recompute = recompute
+        self.micro_batch = micro_batch
         self.dropout_rate = dropout_rate
         self.dropout_placement = dropout_placement
         self.class_weight = class_weight
@@ -210,15 +222,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 frozen=self.frozen,
                 layer_decay=self.layer_decay,
             ),
-            budget=Budget(
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                optimiser=self.optimiser,
-                weight_decay=self.weight_decay,
-                schedule=self.schedule,
-                augment=self.augment,
-            ),
+            budget=Budget(**{name: getattr(self, name) for name in _BUDGET}),
             splits=SplitPlan.chosen(
                 self.meta_fraction,
                 self.tune_fraction,
@@ -366,13 +370,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             pretrained=recipe.start.pretrained,
             frozen=recipe.start.frozen,
             layer_decay=recipe.start.layer_decay,
-            **{
-                name: getattr(recipe.budget, name)
-                for name in (
-                    "epochs", "batch_size", "learning_rate", "optimiser", "weight_decay",
-                    "schedule", "augment",
-                )
-            },
+            **{name: getattr(recipe.budget, name) for name in _BUDGET},
             dropout_rate=recipe.dropout.rate,
             dropout_placement=recipe.dropout.placement,
             class_weight=weights,

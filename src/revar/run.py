@@ -89,7 +89,9 @@ class RunFolder:
             InputError: the folder is in use, or holds another run.
         """
         if (self.path / "recipe.json").exists() and not resume:
-            raise InputError(f'"{self.path}" holds a run already: use --resume or another folder')
+            raise InputError(
+                f'"{self.path}" holds a run already: choose another folder, or resume it'
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
         # The file, not the manifest: that names a file a moment before it is there.

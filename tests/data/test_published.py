@@ -187,6 +187,22 @@ def test_data_that_is_not_there_is_one_clear_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [["train", "--data", "cifar10"], ["list", "datasets"]])
+def test_a_variable_that_names_no_folder_is_told(
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "file").touch()
+    for wrong in ("gone", "file"):
+        monkeypatch.setenv("REVAR_DATA", str(tmp_path / wrong))
+        assert run(words) == 2
+        error = capsys.readouterr().err
+        assert f"REVAR_DATA={tmp_path / wrong} is no folder: correct it, or unset it" in error
+        assert error.count("\n") == 1
+
+
 def test_missing_pictures_and_arrays_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,9 @@ SkipUnreadable = Annotated[
 Target = Annotated[
     str | None, typer.Option(help="Label column of a .csv; that of training if not given.")
 ]
+Score = Annotated[
+    str | None, typer.Option(help="A name of 'revar list scores'; the run's own if not given.")
+]
 Confidence = Annotated[float, typer.Option(help="Chance that a limit on the risk holds.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 

@@ -14,6 +14,7 @@ from revar.cli.app import (
     Device,
     Json,
     Run,
+    Score,
     SkipUnreadable,
     Target,
     app,
@@ -96,10 +97,7 @@ def select(
     coverage: Annotated[
         float | None, typer.Option(help="Or: share of inputs to accept, in (0, 1].")
     ] = None,
-    score: Annotated[
-        str | None,
-        typer.Option(help="A name of 'revar list scores'; the run's default if not given."),
-    ] = None,
+    score: Score = None,
     procedure: Annotated[
         str, typer.Option(help="fixed_sequence, or sgr (Geifman and El-Yaniv 2017).")
     ] = "fixed_sequence",
@@ -159,6 +157,7 @@ def predict(
         typer.Option(help="Most errors among the accepted, by the run's calibration data."),
     ] = None,
     confidence: Confidence = 0.95,
+    score: Score = None,
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write instead of the terminal.")
     ] = None,
@@ -180,7 +179,7 @@ def predict(
     from revar.commands.predict import predict as run_predict
 
     table = run_predict(
-        run, inputs, coverage=coverage, max_risk=max_risk, confidence=confidence,
+        run, inputs, coverage=coverage, max_risk=max_risk, confidence=confidence, score=score,
         skip_unreadable=skip_unreadable, device=device,
     )  # fmt: skip
     note(table.note)

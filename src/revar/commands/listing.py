@@ -65,7 +65,9 @@ def _datasets() -> list[dict[str, Any]]:
     the ReVaR paper gives.
     """
     from revar.data.holdings import holdings
+    from revar.data.published import data_folder
 
+    data_folder()  # a wrong one is told, and not taken for an empty one
     specs = tuple(entry for entry in DATASETS if isinstance(entry, DatasetSpec))
     held = holdings(specs)
     return [_dataset(spec, held[spec.name]) for spec in specs]

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from revar.commands.reading import reading_for
 from revar.data.source import load_inputs
 from revar.devices import choose
 from revar.errors import InputError
 from revar.model import Model
-from revar.predictions import Predictions
 from revar.run import RunFolder
 from revar.selection import Threshold, threshold_for_coverage
 
@@ -47,6 +49,7 @@ def predict(
     coverage: float | None = None,
     max_risk: float | None = None,
     confidence: float = 0.95,
+    score: str | None = None,
     skip_unreadable: bool = False,
     device: str = "auto",
 ) -> PredictionTable:
@@ -59,22 +62,26 @@ def predict(
         max_risk: share of errors among the accepted that must not be exceeded; by the run's own
             calibration data.
         confidence: that it is not.
+        score: a name of ``revar list scores``; ``None`` takes that of the run's threshold, or else
+            the run's default.
         skip_unreadable: go on without images that cannot be read, and count them.
         device: ``auto``, ``cpu``, ``cuda``, ...
 
     Raises:
-        InputError: inputs of another kind than the model was trained on.
+        InputError: inputs of another kind than the model was trained on, or a score that the run
+            does not have.
     """
     folder = RunFolder(Path(run))
     model = folder.load(device=choose(device))
     reading = reading_for(folder, model, skip_unreadable=skip_unreadable)
     part = load_inputs(inputs, reading)
-    score = model.threshold.score if model.threshold else None
+    stored = model.threshold.score if model.threshold else None
+    score = score or stored or model.fitted.default_score
     predictions = model.predict(part.x, wanted=model.needs(score))
     if not len(predictions):
         raise InputError(f'"{inputs}" holds no rows')
-    threshold, note = _threshold(folder, model, predictions, coverage, max_risk, confidence)
-    uncertainty = model.uncertainty(predictions, threshold.score if threshold else None)
+    uncertainty = model.uncertainty(predictions, score)
+    threshold, note = _threshold(folder, model, uncertainty, coverage, max_risk, confidence, score)
     names = part.names or tuple(str(i) for i in range(len(predictions)))
     labels = model.classes.names
     probabilities = predictions.probabilities
@@ -93,10 +100,11 @@ def predict(
 def _threshold(
     folder: RunFolder,
     model: Model,
-    predictions: Predictions,
+    uncertainty: NDArray[np.float64],
     coverage: float | None,
     max_risk: float | None,
     confidence: float,
+    score: str,
 ) -> tuple[Threshold | None, str]:
     """Which threshold applies, and why."""
     stored = model.threshold
@@ -104,8 +112,13 @@ def _threshold(
         if stored is None:
             msg = "no threshold is set, so everything is accepted: give --coverage or --max-risk"
             return None, msg
+        if stored.score != score:
+            msg = (
+                f"the threshold of the run is one of {stored.score}, not of {score}: give "
+                "--coverage or --max-risk"
+            )
+            raise InputError(msg)
         return stored, f"the threshold of the run: {stored.describe()}"
-    score = stored.score if stored else model.fitted.default_score
     if "calibration" in folder.prediction_names():
         calibration = folder.predictions("calibration")
         if max_risk is not None and calibration.labels is None:
@@ -122,6 +135,6 @@ def _threshold(
         )
         raise InputError(msg)
     assert coverage is not None
-    found = threshold_for_coverage(model.uncertainty(predictions, score), coverage, score=score)
+    found = threshold_for_coverage(uncertainty, coverage, score=score)
     note = f"no threshold is stored: the {coverage:.0%} most certain of these inputs are accepted"
     return found, note

@@ -12,6 +12,20 @@ VARIABLE = "REVAR_DATA"
 _PAGE = "docs/datasets.md says how to lay it out"
 
 
+def data_folder() -> Path | None:
+    """Where data sets are, or nothing if nobody has said so.
+
+    Raises:
+        InputError: the variable names no folder.
+    """
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    if not Path(named).is_dir():
+        raise InputError(f"{VARIABLE}={named} is no folder: correct it, or unset it")
+    return Path(named)
+
+
 def published(name: str, *places: str, way: str = _PAGE) -> Path:
     """The first of these places that is there.
 
@@ -21,15 +35,15 @@ def published(name: str, *places: str, way: str = _PAGE) -> Path:
         way: where to get it and how to lay it out.
 
     Raises:
-        InputError: the variable is not set, or there is nothing in these places.
+        InputError: the variable is not set or names no folder, or these places are empty.
     """
-    root = os.environ.get(VARIABLE)
-    if not root:
+    root = data_folder()
+    if root is None:
         msg = f'dataset "{name}" is read from the folder {VARIABLE}, which is not set: {way}'
         raise InputError(msg)
     for place in places:
-        if (Path(root) / place).exists():
-            return Path(root) / place
+        if (root / place).exists():
+            return root / place
     wanted = " or ".join(f'"{place}"' for place in places)
     raise InputError(f'dataset "{name}": {VARIABLE}={root} has no {wanted}: {way}')
 
