@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,29 @@ def test_a_second_call_trains_nothing(
     assert (study / "cells.jsonl").read_bytes() == before
     said = json.loads(capsys.readouterr().out)
     assert len(said["table"]) == len(SCENARIOS) * len(ENTRANTS)
+
+
+def test_a_line_that_was_cut_off_is_computed_again(study: Path, tmp_path: Path) -> None:
+    def lines(folder: Path) -> list[str]:
+        return sorted((folder / "cells.jsonl").read_text().splitlines())
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    assert any(None in json.loads(line, parse_constant=refuse).values() for line in lines(study))
+    broken = tmp_path / "broken"
+    shutil.copytree(study, broken)
+    text = (study / "cells.jsonl").read_text()
+    (broken / "cells.jsonl").write_text(text[:-20])
+    assert run(["paper", "controlled", "--scale", "smoke", "--out", str(broken)]) == 0
+    places = ("part", "method", "scenario", "shift", "seed")
+    wanted, found = (
+        [{k: json.loads(line)[k] for k in places} for line in lines(folder)]
+        for folder in (study, broken)
+    )
+    assert found == wanted
+    for name in ("controlled.csv", "interpolation.csv"):
+        assert (broken / name).exists()
 
 
 def test_other_settings_need_another_folder(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
@@ -250,6 +251,28 @@ def _groups(wanted: Iterable[Cell]) -> list[list[Cell]]:
     return sorted(chunks, key=lambda group: -len(group) * (1 + 2 * group[0].method.needs_dropout))
 
 
+_PLACES = ("part", "method", "scenario", "shift", "seed")
+
+
+def _line(row: Row) -> str:
+    """Of ``cells.jsonl``; a figure that is no number is null, as JSON has no other word for it."""
+    plain = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
+    return json.dumps(plain, allow_nan=False) + "\n"
+
+
+def _read(kept: Path) -> list[Row]:
+    """Rows of ``cells.jsonl``; a last line that was cut off is taken out of it."""
+    text = kept.read_text(encoding="utf-8") if kept.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        kept.write_text(whole, encoding="utf-8")
+    rows = [json.loads(line) for line in whole.splitlines()]
+    return [
+        {k: math.nan if v is None and k not in _PLACES else v for k, v in row.items()}
+        for row in rows
+    ]
+
+
 def run(
     scale: Scale,
     out: Path,
@@ -269,10 +292,8 @@ def run(
     """
     wanted = cells(scale)
     kept = out / "cells.jsonl"
-    lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
-    rows = [json.loads(line) for line in lines]
-    places = ("part", "method", "scenario", "shift", "seed")
-    done = {tuple(row[place] for place in places) for row in rows}
+    rows = _read(kept)
+    done = {tuple(row[place] for place in _PLACES) for row in rows}
     groups = _groups(cell for cell in wanted if cell.key not in done)
     tell = advance or (lambda *_: None)
     tell(len(rows), len(wanted))
@@ -284,7 +305,7 @@ def run(
         for future in as_completed(futures):
             new = future.result()
             rows += new
-            file.write("".join(json.dumps(row) + "\n" for row in new))
+            file.write("".join(_line(row) for row in new))
             file.flush()
             tell(len(rows), len(wanted))
     return rows
