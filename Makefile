@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test check fast docs install hooks clean
+.PHONY: demo test check gpu fast docs install hooks clean
 
 demo: $(INSTALLED)
 	$(BIN)/revar demo
@@ -14,6 +14,10 @@ test: check
 
 check: fast docs
 	$(BIN)/pytest -n 2
+
+# On a machine with a GPU: the tests that only it can run.
+gpu: $(INSTALLED)
+	$(BIN)/pytest -m gpu
 
 # What pre-commit runs: everything that needs no training.
 fast: $(INSTALLED)

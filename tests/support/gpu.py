@@ -1,4 +1,4 @@
-"""Tests that only a GPU can run; elsewhere they are skipped."""
+"""Tests that only a GPU can run: ``pytest -m gpu``. Elsewhere they are skipped (conftest.py)."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import pytest
 import torch
 
 GPU = torch.device("cuda")
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+needs_gpu = pytest.mark.gpu
