@@ -110,7 +110,7 @@ def recorded(run: Running, device: torch.device, steps: int) -> tuple[list[Kerne
         milliseconds = run.go(steps)
     kernels = []
     for event in found.events() or ():
-        if cuda and event.device_type.name == "CUDA":
+        if cuda and event.device_type.name == "CUDA" and not event.is_user_annotation:
             kernels.append(Kernel(event.name, event.time_range.start, event.time_range.end))
         elif not cuda and event.name.startswith("aten::"):
             # What an operation does itself is put at its start: operations come one by one.

@@ -14,6 +14,7 @@ CPU by the tensors alive. On a CPU the settings take turns.
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import sys
 import weakref
@@ -141,6 +142,7 @@ def measured(
     """What was found so far: on a CPU of all in turns, on a GPU of one after the other."""
     found: dict[str, Figures] = {}
     for together in [chosen] if device.type == "cpu" else [[one] for one in chosen]:
+        gc.collect()  # of the setting before, of whose blocks some refer to each other
         with ExitStack() as stack:
             runs = {one.name: stack.enter_context(running(one, size, device)) for one in together}
             for name, run in runs.items():

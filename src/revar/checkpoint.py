@@ -37,6 +37,11 @@ def _load_optimiser(optimiser: Optimizer, tensors: Tensors, prefix: str) -> None
     optimiser.load_state_dict(
         {"state": state, "param_groups": optimiser.state_dict()["param_groups"]}
     )
+    # Files keep no layout, and kernels for all parameters at once need that of the parameter.
+    for parameter, values in optimiser.state.items():
+        for key, value in values.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                values[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
     at_rest(optimiser)
 
 

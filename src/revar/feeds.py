@@ -36,7 +36,7 @@ class Cycle:
 
     def _shuffled(self, turn: int) -> Tensor:
         generator = torch.Generator().manual_seed(derive(self.seed, turn))
-        return torch.randperm(self.n, generator=generator).to(self._device)
+        return _sent(torch.randperm(self.n, generator=generator), self._device)
 
     def take(self, count: int) -> Tensor:
         """The next positions, all different if there are as many.
@@ -143,7 +143,7 @@ class DataFeeds:
         """The batches of one epoch from one on; the same for the same seed and number."""
         order = self.order(number)
         # All of it at once: a copy for every batch would make the host wait for the device.
-        batches = order.to(self._device).tensor_split(self.steps_per_epoch)[start:]
+        batches = _sent(order, self._device).tensor_split(self.steps_per_epoch)[start:]
         read = batches
         if not isinstance(self._x, Tensor):
             read = order.tensor_split(self.steps_per_epoch)[start:]
@@ -249,3 +249,10 @@ class _Batches(Dataset[Tensor | InputError]):
             return self.x[self.batches[number]]
         except InputError as error:
             return error
+
+
+def _sent(order: Tensor, device: torch.device | None) -> Tensor:
+    """On the device, without waiting for it."""
+    if device is None or device.type != "cuda":
+        return order.to(device)
+    return order.pin_memory().to(device, non_blocking=True)

@@ -118,10 +118,16 @@ def load_flat_state(net: nn.Module, flat: Tensor) -> None:
 def follow_flat_state(net: nn.Module, flat: Tensor, rate: float) -> None:
     """Move numbers of `flat_state` towards those of a network, by a share of the way.
 
-    Nothing is copied: to put the weights together first takes five times as long.
+    Nothing is copied: to put the weights together first takes five times as long. What lies in
+    another order than its part, as weights of convolutions do on a GPU, goes apart: one such among
+    them, and a GPU takes all one by one.
     """
     values, parts = _beside_flat(net, flat)
-    torch._foreach_lerp_(parts, values, rate)
+    pairs = list(zip(values, parts, strict=True))
+    for plain in (True, False):
+        alike = [pair for pair in pairs if pair[0].is_contiguous() is plain]
+        if alike:
+            torch._foreach_lerp_([part for _, part in alike], [value for value, _ in alike], rate)
 
 
 def _beside_flat(net: nn.Module, flat: Tensor) -> tuple[list[Tensor], list[Tensor]]:

@@ -7,6 +7,7 @@ one message forward and one in each direction of differentiation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ class JointNorm(torch.autograd.Function):
         own_mean = fine.sum(axes) / own_count
         squares = (fine - _channels(own_mean, x)).square().sum(axes)
         means, all_squares = world.gather(torch.stack([own_mean, squares])).unbind(1)
-        n = fine.new_tensor(counts)[:, None]
+        n = _beside(tuple(counts), fine.dtype, fine.device)
         mean = (n * means).sum(0) / sum(counts)
         variance = (all_squares + n * (means - mean).square()).sum(0) / sum(counts)
         scale = (variance + eps).rsqrt()
@@ -98,6 +99,12 @@ class JointNorm(torch.autograd.Function):
         if dbias is not None:
             moved = moved + _channels(_fine(dbias), x)
         return moved.to(x.dtype), None, None
+
+
+@lru_cache(maxsize=256)
+def _beside(counts: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[P, 1] on the device, made once: a copy from the host makes it wait."""
+    return torch.tensor(counts, dtype=dtype, device=device)[:, None]
 
 
 def _fine(x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -172,8 +173,12 @@ def world() -> World:
 def _watched() -> Iterator[None]:
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
-        msg = "another process of this job died or hangs; the last checkpoint is kept"
+        # Without the line of gloo's source.
+        cause = re.sub(r"^\[[^]]*\] ", "", str(error).partition("\n")[0])
+        msg = f"another process of this job died or hangs ({cause}); the last checkpoint is kept"
         raise LostProcess(msg) from error
 
 

@@ -72,7 +72,14 @@ class Share:
         rows = self.world.span(self.total)
         if len(self.sizes) == 1:
             return x[rows.start : rows.stop]
-        return x[torch.tensor(self.positions(), dtype=torch.int64, device=x.device)]
+        return x[_positions(self, x.device)]
+
+
+# Made once: a copy from the host makes it wait for the device.
+@lru_cache(maxsize=64)
+def _positions(share: Share, device: torch.device) -> Tensor:
+    """[n] of this process's rows in the whole."""
+    return torch.tensor(share.positions(), dtype=torch.int64, device=device)
 
 
 @lru_cache(maxsize=64)
@@ -252,7 +259,8 @@ def _drop(
     strides = input.stride()
     order = sorted(range(input.ndim), key=lambda axis: (-strides[axis], axis))
     ones = torch.empty_permuted(shape, order, dtype=input.dtype, device=input.device).fill_(1)
-    masks = func(ones, p, True).unflatten(0, (share.repeats, share.total))
+    # In place where it is asked for: on a GPU that draws other numbers.
+    masks = func(ones, p, True, inplace).unflatten(0, (share.repeats, share.total))
     mask = share.own(masks.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
     return input.mul_(mask) if inplace else input * mask
 

@@ -144,9 +144,11 @@ def _average_gradients(optimiser: Optimizer) -> None:
     """Make them those of the whole batch, where several processes share it."""
     if world().size == 1:
         return
-    moved = [p for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
-    for p, mean in zip(moved, world().average([p.grad for p in moved]), strict=True):
-        p.grad = mean
+    groups = optimiser.param_groups
+    found = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+    # Into their places: on a GPU an optimiser needs gradients in the layout of the parameters.
+    if found:
+        torch._foreach_copy_(found, list(world().average(found)))
 
 
 class Step(Protocol):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from revar.cli import run
@@ -334,3 +335,26 @@ def test_unreadable_images_are_skipped_and_counted_when_asked(
     captured = capsys.readouterr()
     assert "warning: 2 unreadable images were skipped" in captured.err
     assert len(captured.out.splitlines()) == 21
+
+
+def test_a_full_gpu_is_one_line_with_the_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.\nSee somewhere.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("revar.training.take_step", full)
+    archive()()
+    assert run(["train", "--data", "d.npz", "--out", "run"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "the GPU has no memory left, use less by --set batch_size=N, --set recompute" in error
+    assert "Tried to allocate 9 GiB." in error
+    assert "somewhere" not in error
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("another one")
+
+    monkeypatch.setattr("revar.training.take_step", broken)
+    with pytest.raises(RuntimeError, match="another one"):
+        run(["train", "--data", "d.npz", "--out", "other"])

@@ -21,15 +21,15 @@ from revar.functional import average
 from revar.methods.base import Method
 from revar.model import Model
 from revar.parallel import World
-from revar.preparation import Prepared, prepare
+from revar.preparation import prepare
 from revar.progress import Silent
 from revar.recipe import Budget
 from revar.registry import METHODS
 from revar.replay import Recorder, ReplayedSteps, can_replay
-from revar.run import RunFolder
-from revar.training import InterruptedRun, TrainingState
+from revar.training import InterruptedRun
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 from support.gpu import GPU, needs_gpu
+from support.keepers import FolderKeeper
 from support.problems import CPU, blobs, fit, recipe
 from support.threads import one_thread
 
@@ -223,22 +223,6 @@ def test_unlabelled_inputs_are_put_into_their_place(
         assert differing(plain, run(0.5)) == []
         assert made[0].replayed > 10
         assert differing(plain, run(0.7)) != [], "they take no part"
-
-
-class FolderKeeper:
-    """Keeps checkpoints in the folder of a run."""
-
-    def __init__(self, path: Path) -> None:
-        self.folder = RunFolder(path)
-
-    def begin(self, data: Prepared, state: TrainingState) -> None:
-        """From the last one on."""
-        self.folder.begin(data.recipe, {}, resume=True)
-        self.folder.load_checkpoint(state)
-
-    def save(self, state: TrainingState) -> None:
-        """Keep it."""
-        self.folder.save_checkpoint(state)
 
 
 @pytest.mark.parametrize("method", ["revar", "sat"])

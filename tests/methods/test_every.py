@@ -16,14 +16,14 @@ from revar.evaluation import evaluate
 from revar.fitting import fit_prepared
 from revar.metrics import auarc, failure_auroc
 from revar.model import Model
-from revar.preparation import Prepared, prepare
+from revar.preparation import prepare
 from revar.progress import Silent
 from revar.recipe import make_method
 from revar.registry import METHODS
 from revar.run import RunFolder
 from revar.scores import available, uncertainty
 from revar.totals import EpochRecord
-from revar.training import TrainingState
+from support.keepers import FolderKeeper
 from support.problems import CPU, blobs, fit, recipe, source
 
 every = pytest.mark.parametrize("name", [entry.name for entry in METHODS])
@@ -89,18 +89,6 @@ class _StopAfter:
             raise InterruptedRunError
 
 
-class _FolderKeeper:
-    def __init__(self, path: Path) -> None:
-        self.folder = RunFolder(path)
-
-    def begin(self, data: Prepared, state: TrainingState) -> None:
-        self.folder.begin(data.recipe, {}, resume=True)
-        self.folder.load_checkpoint(state)
-
-    def save(self, state: TrainingState) -> None:
-        self.folder.save_checkpoint(state)
-
-
 @every
 @pytest.mark.parametrize("after", [1, 5])
 def test_a_resumed_run_ends_with_the_same_bits(name: str, after: int, tmp_path: Path) -> None:
@@ -110,7 +98,7 @@ def test_a_resumed_run_ends_with_the_same_bits(name: str, after: int, tmp_path: 
     """
     prepared = prepare(recipe(name, epochs=6), source())
     whole = fit_prepared(prepared, device=CPU, observer=Silent())
-    keeper = _FolderKeeper(tmp_path / "run")
+    keeper = FolderKeeper(tmp_path / "run")
     with pytest.raises(InterruptedRunError):
         fit_prepared(prepared, device=CPU, observer=_StopAfter(after), keeper=keeper)
     keeper.folder.end()

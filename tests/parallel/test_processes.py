@@ -15,9 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from revar.commands.train import train
+from revar.parallel import LostProcess, _watched
 from support.problems import blobs
 from support.survivor import differences
 
@@ -171,6 +173,14 @@ def test_what_cannot_be_is_refused_in_one_line(
     code, stdout, stderr = finish(start(archive, out, *options))
     assert (code, stdout, stderr) == (2, "", f"error: {said}\n")
     assert not out.exists()
+
+
+def test_what_broke_a_message_is_told() -> None:
+    said = r"died or hangs \(Connection closed by peer\); the last"
+    with pytest.raises(LostProcess, match=said), _watched():
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer\nbut why")
+    with pytest.raises(torch.OutOfMemoryError), _watched():
+        raise torch.OutOfMemoryError("not theirs")
 
 
 def test_to_leave_waits_for_nobody_and_loses_no_word() -> None:

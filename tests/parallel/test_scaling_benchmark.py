@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
+from support.scripts import BENCHMARKS, scripts
+
+SCRIPT = BENCHMARKS / "scaling.py"
 
 
 def test_it_measures_both_ways(tmp_path: Path) -> None:
@@ -41,16 +43,12 @@ def test_it_measures_both_ways(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("scaling", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+def module() -> Iterator[Any]:
+    with scripts("scaling", scaling="scaling") as found:
+        yield found.scaling
 
 
-def test_the_estimate_by_hand(module: ModuleType) -> None:
+def test_the_estimate_by_hand(module: Any) -> None:
     """8 GPUs, 100 MB reduced, 1 MB and 10 kB a row gathered, 10 + 30 calls of a weighted step."""
     counted = {
         "weighted all_reduce": {2: 100e6, 4: 100e6}, "weighted all_gather": {2: 1.02e6, 4: 1.04e6},

@@ -101,6 +101,9 @@ def masks() -> float:
         with sharing(7):
             errors.append(apart(whole(drop(own(x), 0.4, True)), expected))
         errors.append(0.0 if torch.equal(after, torch.get_rng_state()) else 1.0)
+        torch.manual_seed(5)
+        with sharing(7):
+            errors.append(apart(whole(drop(own(x).clone(), 0.4, True, True)), expected))
     return max(errors)
 
 

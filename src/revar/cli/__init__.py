@@ -77,6 +77,12 @@ def _run(arguments: list[str]) -> int:
     except OSError as error:
         where = f' "{error.filename}"' if error.filename else ""
         return _fail(f"{error.strerror or error}{where}")
+    except RuntimeError as error:
+        # By its name: torch is not imported for a word about it.
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        ways = "--set batch_size=N, --set recompute=true or --set micro_batch=N"
+        return _fail(f"the GPU has no memory left, use less by {ways}: {error}".partition("\n")[0])
     except (KeyboardInterrupt, typer.Abort):
         ERR.print("interrupted", style="red")
         return 130
