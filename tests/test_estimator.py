@@ -17,6 +17,9 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from revar import ERM, InputError, ReVaR, SelectiveClassifier
+from revar.commands.predict import predict
+from revar.scores import correct
+from revar.serving.deciding import Decider
 from support.problems import blobs
 
 
@@ -52,6 +55,32 @@ def test_accepted_iff_the_uncertainty_is_at_most_the_threshold() -> None:
     fresh = clf.predict_or_abstain(x)
     right = fresh.labels == y
     assert right[fresh.accepted].mean() > right.mean()
+
+
+def test_labels_given_are_those_whose_errors_were_counted(tmp_path: Path) -> None:
+    """With ``mcd`` those of the mean of the passes, by every way to ask."""
+    x, y = blobs(160)
+    y = np.where(np.random.default_rng(0).random(len(y)) < 0.3, (y + 1) % 3, y)
+    clf = quick(method="erm", epochs=1, dropout_rate=0.8).fit(x, y)
+    x_cal, y_cal = blobs(300, seed=2)
+    clf.set_threshold(x_cal, y_cal, coverage=0.6, score="own")
+    model, threshold = clf.model_, clf.model_.threshold
+    assert threshold is not None
+    assert threshold.score == "softmax", "by its name, not as own"
+    threshold = clf.set_threshold(x_cal, y_cal, coverage=0.6, score="mcd")
+    counted = correct(model.predictions["calibration"], "mcd", model.fitted)
+    decision = clf.predict_or_abstain(x_cal)
+    assert np.array_equal(decision.labels == y_cal, counted)
+    assert not np.array_equal(decision.labels, clf.predict(x_cal)), "or nothing is tested"
+    clf.save(tmp_path / "run")
+    np.savez(tmp_path / "new.npz", x=x_cal)
+    table = predict(tmp_path / "run", str(tmp_path / "new.npz"))
+    assert [int(row[1]) for row in table.rows] == decision.labels.tolist()
+    for row in table.rows:
+        assert np.argmax([float(p) for p in row[4:]]) == int(row[1])
+    served = Decider.of(tmp_path / "run").decide(torch.from_numpy(x_cal).float())
+    assert served.predicted.tolist() == decision.labels.tolist()
+    assert served.accepted.tolist() == decision.accepted.tolist()
 
 
 def test_abstaining_without_a_threshold_says_what_to_call() -> None:

@@ -253,10 +253,15 @@ def test_predictions_by_another_score(run: RunFolder, tmp_path: Path) -> None:
     np.savez(tmp_path / "held.npz", x=held, y=truth)
     select(copy, on=str(tmp_path / "held.npz"), coverage=0.7, score="softmax")
     assert "coverage" in predict(copy, str(new)).note
-    with pytest.raises(InputError, match="is one of softmax, not of uscore: give --coverage"):
+    said = "is one of softmax, not of uscore: give --coverage or --max-risk, or revar select RUN"
+    with pytest.raises(InputError, match=said):
         predict(copy, str(new), score="uscore")
+    with pytest.raises(InputError, match="is one of softmax, not of uscore"):
+        predict(copy, str(new), score="own")
     table = predict(copy, str(new), coverage=0.9, score="uscore")
     assert "from the calibration data" in table.note
+    select(copy, on=str(tmp_path / "held.npz"), coverage=0.7, score="own")
+    assert predict(copy, str(new), score="uscore").rows == predict(copy, str(new)).rows
     np.testing.assert_allclose([float(row[3]) for row in table.rows], wanted, rtol=1e-5)
 
 

@@ -50,7 +50,8 @@ class Decision:
     """Labels, and whether to believe them.
 
     Attributes:
-        labels: [n] predicted labels, also of what is rejected.
+        labels: [n] predicted labels, also of what is rejected; those of `predict` unless the
+            threshold is one of ``mcd``, which predicts by the mean of the dropout passes.
         accepted: [n] whether the uncertainty is at most the threshold.
         uncertainty: [n] higher is less certain.
     """
@@ -324,7 +325,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(msg)
         predictions = self._predictions(X, self.model_.needs(threshold.score))
         values = self.model_.uncertainty(predictions, threshold.score)
-        labels = self.model_.classes.decode(predictions.predicted)
+        numbers, _ = self.model_.answers(predictions, threshold.score)
+        labels = self.model_.classes.decode(numbers)
         return Decision(labels, threshold.accept(values), values)
 
     def save(self, folder: str | Path) -> None:

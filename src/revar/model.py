@@ -22,7 +22,7 @@ from revar.errors import InputError
 from revar.predictions import Predictions
 from revar.randomness import derive
 from revar.recipe import Recipe
-from revar.scores import correct, uncertainty
+from revar.scores import answers, correct, uncertainty
 from revar.scores.learned import Fitted
 from revar.scoring import EVERYTHING, Wanted, predict
 from revar.selection import Threshold, threshold_for_coverage, threshold_for_risk
@@ -93,7 +93,7 @@ class Model:
 
     def needs(self, score: str | None = None) -> Wanted:
         """What has to be computed for the named score, or the default one."""
-        return Wanted.by(score or self.fitted.default_score, self.fitted)
+        return Wanted.by(self.fitted.named(score), self.fitted)
 
     def predict_encoded(
         self,
@@ -136,7 +136,13 @@ class Model:
         self, predictions: Predictions, score: str | None = None
     ) -> NDArray[np.float64]:
         """The named score, or the default one."""
-        return uncertainty(predictions, score or self.fitted.default_score, self.fitted)
+        return uncertainty(predictions, self.fitted.named(score), self.fitted)
+
+    def answers(
+        self, predictions: Predictions, score: str | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """[n] class numbers to give where the score decides, and [n, C] their probabilities."""
+        return answers(predictions, self.fitted.named(score), self.fitted)
 
     def select(
         self,
@@ -169,7 +175,7 @@ class Model:
             raise InputError("give either a coverage or a max_risk, as in max_risk=0.05")
         if max_risk is not None and y is None:
             raise InputError("a threshold for a risk needs the labels of the calibration data")
-        name = score or self.fitted.default_score
+        name = self.fitted.named(score)
         x = self.inputs.encode(raw)
         print_ = Fingerprint.of(x)
         refuse_reuse(print_, "calibration", self.fingerprints)

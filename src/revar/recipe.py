@@ -335,10 +335,11 @@ def completed(there: dict[str, Any]) -> dict[str, Any]:
 def first_difference(there: dict[str, Any], here: dict[str, Any], path: str = "") -> str:
     """The first field two recipes differ in, as a sentence, or nothing.
 
-    What something is called comes first, then method and splits, from which other fields follow.
+    What something is called comes first, then method, splits and seed, from which other fields
+    follow, then the data, from which the budget may.
     """
-    first = {"name": 0, "method": 1, "splits": 2, "data": 4}
-    for key in sorted({*there, *here}, key=lambda key: (first.get(key, 3), key)):
+    first = {"name": 0, "method": 1, "splits": 2, "seed": 2, "data": 3}
+    for key in sorted({*there, *here}, key=lambda key: (first.get(key, 4), key)):
         old, new = there.get(key), here.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
             found = first_difference(old, new, f"{path}{key}.")

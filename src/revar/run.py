@@ -89,9 +89,7 @@ class RunFolder:
             InputError: the folder is in use, or holds another run.
         """
         if (self.path / "recipe.json").exists() and not resume:
-            raise InputError(
-                f'"{self.path}" holds a run already: choose another folder, or resume it'
-            )
+            raise InputError(f'"{self.path}" holds a run already: choose another folder')
         self.path.mkdir(parents=True, exist_ok=True)
         self._acquire()
         # The file, not the manifest: that names a file a moment before it is there.

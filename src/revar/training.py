@@ -98,7 +98,10 @@ def new_state(
     if world().size > 1 and getattr(method, "engine", "") == "double_backward":
         raise InputError("engine=double_backward runs in one process: use engine=forward_mode")
     if world().size > 1 and budget.micro_batch is not None:
-        raise InputError("micro_batch is for one process: several share a batch already")
+        raise InputError(
+            f"micro_batch={budget.micro_batch} is for one process, and there are {world().size}, "
+            "which share a batch already: leave it out, or use recompute=true"
+        )
     plan = Plan(
         total=budget.epochs * feeds.steps_per_epoch,
         steps_per_epoch=feeds.steps_per_epoch,

@@ -112,6 +112,16 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     # What is typed.
     "unknown command": (nothing, ["tran"], "No such command 'tran'"),
     "unknown option": (nothing, ["train", "--dta", "digits"], "--dta"),
+    "an empty word": (archive(), [*TRAIN, ""], "nothing is given after --data"),
+    "an empty input": (archive(), [*PREDICT[:2], ""], "nothing is given after"),
+    "an empty place": (archive(), ["demo", "--out="], "nothing is given in --out="),
+    "an empty score": (archive(), [*PREDICT, "--score", ""], "nothing is given after --score"),
+    "unknown score": (archive(), [*PREDICT, "--score", "sofmax"], 'did you mean "softmax"'),
+    "a report of a folder's name": (nothing, ["report", "TABLE_RUN", "--out", "."], ".html"),
+    "tables in a file": (
+        text("f", "x"), ["paper", "main", "--scale", "smoke", "--out", "f"], '"f" is a file',
+    ),
+    "text that is called an archive": (text("d.npz", "hello"), NPZ, "another kind of file"),
     "no data": (nothing, ["train"], "Missing option '--data'"),
     "unknown dataset": (nothing, [*TRAIN, "digts"], 'did you mean "digits"'),
     "unknown part": (nothing, [*TRAIN, "digits:tset"], 'did you mean "test"'),

@@ -187,7 +187,15 @@ def test_data_that_is_not_there_is_one_clear_line(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["train", "--data", "cifar10"], ["list", "datasets"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--data", "cifar10"],
+        ["list", "datasets"],
+        ["paper", "main", "--scale", "smoke", "--out", "tables"],
+    ],
+    ids=lambda words: words[0],
+)
 def test_a_variable_that_names_no_folder_is_told(
     words: list[str],
     tmp_path: Path,

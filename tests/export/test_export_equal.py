@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, str, Draw, str | None, dict[str, object]]] = {
     "rows, features": ("revar", "mlp", _rows, "own", {"scorer": "features", "orientation": "low"}),
     "rows, network": ("revar", "mlp", _rows, "uscore", {"scorer": "network"}),
     "rows, dropout": ("erm", "mlp", _rows, "mutual_information", {}),
+    "rows, the mean of the passes": ("erm", "mlp", _rows, "mcd", {"dropout_rate": 0.8}),
     "rows, sat": ("sat", "mlp", _rows, "abstention", {}),
     "rows, selectivenet": ("selectivenet", "mlp", _rows, "selection", {}),
     "rows, the default": ("trajectory", "mlp", _rows, "uscore", {}),

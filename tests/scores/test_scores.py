@@ -212,6 +212,14 @@ def test_mcd_scores_like_dropout_entropy_and_predicts_by_the_mean_of_passes() ->
         scores.uncertainty(predictions, "dropout_entropy", PLAIN),
     )
     assert scores.correct(predictions, "mcd", PLAIN).tolist() == [True, False]
+    numbers, found = scores.answers(predictions, "mcd", PLAIN)
+    assert numbers.tolist() == [1, 0]
+    assert found.tolist() == [[0.4, 0.6], [0.7, 0.3]]
+    for name in ("softmax", "dropout_entropy"):
+        assert scores.answers(predictions, name, PLAIN)[0].tolist() == [0, 0]
+    own = replace(PLAIN, own="mcd")
+    assert scores.answers(predictions, "own", own)[0].tolist() == [1, 0]
+    assert (own.named(None), own.named("own"), own.named("uscore")) == ("softmax", "mcd", "uscore")
     for entry in SCORES:
         if entry.name != "mcd":
             assert scores.correct(predictions, entry.name, PLAIN).tolist() == [False, False]
@@ -260,6 +268,11 @@ def test_dropout_scores_without_passes_say_so(name: str) -> None:
         scores.uncertainty(predictions, name, PLAIN)
 
 
+def test_answers_of_mcd_without_passes_say_so() -> None:
+    with pytest.raises(InputError, match="no dropout passes"):
+        scores.answers(of_logits([[1.0, 0.0]]), "mcd", PLAIN)
+
+
 def test_correctness_of_mcd_without_passes_says_so() -> None:
     with pytest.raises(InputError, match="no dropout passes"):
         scores.correct(of_logits([[1.0, 0.0]], labels=np.array([0])), "mcd", PLAIN)
@@ -305,7 +318,7 @@ def test_scores_that_predictions_bring_along_come_after_the_registered() -> None
     assert got.dtype == np.float64
     assert got.tolist() == [0.5, 0.25]
     assert scores.correct(predictions, "aps_size", PLAIN).tolist() == [True, False]
-    with pytest.raises(InputError, match=r'mean "aps_size"\? known: softmax, .*, aps_size$'):
+    with pytest.raises(InputError, match=r'mean "aps_size"\? known: softmax, .*, aps_size, own$'):
         scores.uncertainty(predictions, "aps_sise", PLAIN)
 
 

@@ -81,10 +81,10 @@ def same_as_model(found: Arrays, model: Model, raw: Any) -> None:
     """Every output against what ``Model.predict`` says about the same inputs."""
     predictions = model.predict(raw)
     close(found["logits"], predictions.logits, "logits")
-    np.testing.assert_allclose(
-        found["probabilities"], predictions.probabilities, rtol=TOLERANCE, atol=1e-7
-    )
-    assert found["predicted"].tolist() == predictions.predicted.tolist()
+    decides = model.threshold.score if model.threshold else None
+    predicted, probabilities = model.answers(predictions, decides)
+    np.testing.assert_allclose(found["probabilities"], probabilities, rtol=TOLERANCE, atol=1e-7)
+    assert found["predicted"].tolist() == predicted.tolist()
     for name, values in found.items():
         score = name.removeprefix("score_")
         if score != name:

@@ -66,8 +66,21 @@ def run(arguments: list[str]) -> int:
         return _run(arguments)
 
 
+def _check_words(arguments: list[str]) -> None:
+    """Refuse empty words: a path that is empty is the folder one is in.
+
+    Raises:
+        InputError: naming what is before it.
+    """
+    for before, word in zip(["revar", *arguments], arguments, strict=False):
+        if not word or (word.startswith("--") and word.endswith("=")):
+            where = f"after {before}" if not word else f"in {word}"
+            raise InputError(f'nothing is given {where}: is "" a variable that is not set?')
+
+
 def _run(arguments: list[str]) -> int:
     try:
+        _check_words(arguments)
         code = app(arguments, prog_name="revar", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except InputError as error:

@@ -40,7 +40,8 @@ Target = Annotated[
     str | None, typer.Option(help="Label column of a .csv; that of training if not given.")
 ]
 Score = Annotated[
-    str | None, typer.Option(help="A name of 'revar list scores'; the run's own if not given.")
+    str | None,
+    typer.Option(help="A name of 'revar list scores'; if not given, what the run decides by."),
 ]
 Confidence = Annotated[float, typer.Option(help="Chance that a limit on the risk holds.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]

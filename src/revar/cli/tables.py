@@ -10,6 +10,7 @@ import typer
 
 from revar.cli.app import OUT, Device, Json, counting, note, print_json
 from revar.cli.paper import Scale, paper
+from revar.commands.checks import check_folder
 from revar.published import published
 from revar.tables.names import NAMES
 
@@ -56,9 +57,13 @@ def _answer(
     *,
     as_json: bool,
 ) -> None:
+    folder = out or Path("paper") / scale
+    check_folder(folder)
     from revar.commands.tables import run_tables
+    from revar.data.published import data_folder
     from revar.report.tables import LEGEND, standing_in, terminal
 
+    data_folder()  # a wrong one is told once, and not by every run
     with counting("runs") as advance:
 
         def tell(done: int, total: int, outcome: Outcome | None) -> None:
@@ -69,7 +74,7 @@ def _answer(
                 note(f"failed: {where}: {outcome.reason}")
 
         answers = run_tables(
-            names, scale, out or Path("paper") / scale, seeds=seeds, executor=executor,
+            names, scale, folder, seeds=seeds, executor=executor,
             workers=workers, address=address, device=device, tell=tell,
         )  # fmt: skip
     if as_json:

@@ -150,7 +150,10 @@ def predict(
         ),
     ],
     coverage: Annotated[
-        float | None, typer.Option(help="Share of inputs to accept, in (0, 1].")
+        float | None,
+        typer.Option(
+            help="Share of inputs to accept, in (0, 1]; by the run's calibration data, if any."
+        ),
     ] = None,
     max_risk: Annotated[
         float | None,

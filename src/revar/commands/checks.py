@@ -21,14 +21,14 @@ def check_data(spec: str) -> None:
         return
     # What looks like a path is one; anything else was meant to be a name.
     if Path(spec).suffix or len(Path(spec).parts) != 1:
-        raise InputError(f'no data at "{spec}"')
+        raise InputError(f'no data at "{spec}": give a file or folder that is there')
     raise unknown("dataset", spec, names)
 
 
 def check_run(path: Path) -> None:
     """Refuse a folder that is no run."""
     if not path.exists():
-        raise InputError(f'no run at "{path}"')
+        raise InputError(f'no run at "{path}": give a folder that revar train has made')
     if not (path / "recipe.json").is_file():
         raise InputError(f'"{path}" is no run: it has no recipe.json')
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 Kind = Literal["methods", "scores", "calibrators", "backbones", "datasets", "tables"]
 _LISTS: dict[str, tuple[Entry, ...]] = {
     "methods": METHODS,
-    "scores": (*SCORES, *OWN_SCORES),
+    "scores": (
+        *SCORES,
+        *OWN_SCORES,
+        Entry(name="own", summary="another name for the one the run's method is published with"),
+    ),
     "calibrators": CALIBRATORS,
     "backbones": BACKBONES,
     "datasets": DATASETS,

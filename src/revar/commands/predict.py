@@ -75,19 +75,21 @@ def predict(
     model = folder.load(device=choose(device))
     reading = reading_for(folder, model, skip_unreadable=skip_unreadable)
     part = load_inputs(inputs, reading)
-    stored = model.threshold.score if model.threshold else None
-    score = score or stored or model.fitted.default_score
-    predictions = model.predict(part.x, wanted=model.needs(score))
+    score = model.fitted.named(score or (model.threshold.score if model.threshold else None))
+    try:
+        predictions = model.predict(part.x, wanted=model.needs(score))
+    except InputError as error:
+        raise InputError(f'"{inputs}": {error}') from error
     if not len(predictions):
         raise InputError(f'"{inputs}" holds no rows')
     uncertainty = model.uncertainty(predictions, score)
     threshold, note = _threshold(folder, model, uncertainty, coverage, max_risk, confidence, score)
     names = part.names or tuple(str(i) for i in range(len(predictions)))
     labels = model.classes.names
-    probabilities = predictions.probabilities
+    numbers, probabilities = model.answers(predictions, score)
     kept = threshold.accept(uncertainty) if threshold else None
     rows, accepted = [], 0
-    for i, number in enumerate(predictions.predicted):
+    for i, number in enumerate(numbers):
         keep = kept is None or bool(kept[i])
         accepted += keep
         decided = [names[i], labels[number], str(keep).lower(), f"{uncertainty[i]:.8g}"]
@@ -112,17 +114,21 @@ def _threshold(
         if stored is None:
             msg = "no threshold is set, so everything is accepted: give --coverage or --max-risk"
             return None, msg
-        if stored.score != score:
+        chosen = model.fitted.named(stored.score)
+        if chosen != score:
             msg = (
-                f"the threshold of the run is one of {stored.score}, not of {score}: give "
-                "--coverage or --max-risk"
+                f"the threshold of the run is one of {chosen}, not of {score}: give --coverage or "
+                f"--max-risk, or revar select RUN --on DATA --score {score} first"
             )
             raise InputError(msg)
         return stored, f"the threshold of the run: {stored.describe()}"
     if "calibration" in folder.prediction_names():
         calibration = folder.predictions("calibration")
         if max_risk is not None and calibration.labels is None:
-            msg = "the calibration data of this run has no labels: revar select RUN --on DATA first"
+            msg = (
+                "the calibration data of this run has no labels: revar select RUN --on DATA "
+                f"--max-risk {max_risk:g} --score {score} first"
+            )
             raise InputError(msg)
         found = model.threshold_from(
             calibration, coverage=coverage, max_risk=max_risk, confidence=confidence, score=score
@@ -131,7 +137,7 @@ def _threshold(
     if max_risk is not None:
         msg = (
             "--max-risk needs labelled calibration data: revar select RUN --on DATA --max-risk "
-            f"{max_risk:g} first"
+            f"{max_risk:g} --score {score} first"
         )
         raise InputError(msg)
     assert coverage is not None

@@ -76,6 +76,8 @@ def report(
         if path.resolve() in [other.resolve() for other in paths[:number]]:
             raise InputError(f'"{path}" is given twice: runs of a report must differ')
     page = Path(out)
+    if not page.name:
+        raise InputError(f'"{page}" is a folder: give --out a name that ends in .html')
     table = page.with_suffix(".csv")
     _check_places(page, table)
     sources = Sources(tuple(data))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,10 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {key: archive[key] for key in archive.files}
     except Exception as error:  # a damaged file fails in zipfile, zlib, tokenize and elsewhere
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        if "allow_pickle" in reason:
+        # Of what is no archive at all numpy says that it might be Python objects.
+        if "allow_pickle" in reason and not is_zipfile(path):
+            reason = "it is another kind of file; save arrays with numpy.savez"
+        elif "allow_pickle" in reason:
             reason = "it holds Python objects; save plain numbers or text"
         raise InputError(f'"{path}" is no .npz of plain arrays: {reason}') from error
 

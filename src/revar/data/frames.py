@@ -80,7 +80,10 @@ class FrameInputs:
             InputError: a column is missing, is text where numbers were, or holds infinity.
         """
         if not hasattr(frame, "columns"):
-            msg = "the model was trained on a table with named columns: give a pandas frame"
+            msg = (
+                "the model was trained on a table with named columns: give a pandas frame or a "
+                ".csv file that has them"
+            )
             raise InputError(msg)
         given = {str(name): name for name in frame.columns}
         missing = [column.name for column in self.columns if column.name not in given]

@@ -63,14 +63,20 @@ class DecisionGraph(nn.Module):
             found["uscore"] = self.fitted.orientation * columns["uscore"].double()
         for name, value in self.method.scores(networks, inputs, features, logits).items():
             found[name] = value.double()
+        probabilities = logits.double().softmax(-1)
+        predicted = logits.argmax(-1)
         if self.heads is not None:
-            found |= scores.dropout_scores(self.heads(features))
+            samples = self.heads(features)
+            found |= scores.dropout_scores(samples)
+            if self.plan.score == "mcd":
+                probabilities = samples.double().softmax(-1).mean(0)
+                predicted = probabilities.argmax(-1)
         self._fuse(found, logits)
         uncertainty = found[self.plan.score]
         return {
             "logits": logits.float(),
-            "probabilities": logits.double().softmax(-1).float(),
-            "predicted": logits.argmax(-1),
+            "probabilities": probabilities.float(),
+            "predicted": predicted,
             **{f"score_{name}": value for name, value in found.items()},
             # Of its own, also where it equals a score: runtimes want every output once.
             "uncertainty": uncertainty + 0.0,

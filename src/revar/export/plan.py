@@ -45,8 +45,7 @@ def plan(model: Model) -> Plan:
         InputError: the threshold belongs to a score that cannot be exported.
     """
     stored, fitted = model.threshold, model.fitted
-    score = (stored.score if stored else "") or fitted.default_score
-    score = fitted.own if score == "own" else score
+    score = fitted.named(stored.score if stored else None)
     rule: Rule = "answer everything"
     if stored is not None:
         rule = "abstain always" if stored.threshold is None else "threshold"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from revar.errors import unknown
+from revar.errors import InputError, unknown
 from revar.predictions import Predictions
 from revar.registry import SCORES, load
 from revar.scores.learned import Fitted
@@ -21,11 +21,11 @@ def uncertainty(predictions: Predictions, name: str, fitted: Fitted) -> NDArray[
     Raises:
         InputError: no such score, or the predictions lack what it needs.
     """
-    name = fitted.own if name == "own" else name
+    name = fitted.named(name)
     targets = {entry.name: entry.target for entry in SCORES}
     if name not in targets:
         if name not in predictions.scores:
-            raise unknown("score", name, [*targets, *predictions.scores])
+            raise unknown("score", name, [*targets, *predictions.scores, "own"])
         return predictions.scores[name].astype(np.float64)
     function = load(targets[name])
     result: NDArray[np.float64] = (
@@ -51,5 +51,22 @@ def available(predictions: Predictions, fitted: Fitted) -> tuple[str, ...]:
 
 def correct(predictions: Predictions, name: str, fitted: Fitted) -> NDArray[np.bool_]:
     """Correctness that goes with a score: of the deterministic argmax, but for ``mcd``."""
-    name = fitted.own if name == "own" else name
-    return predictions.correct(by_dropout_mean=name == "mcd")
+    return predictions.correct(by_dropout_mean=fitted.named(name) == "mcd")
+
+
+def answers(
+    predictions: Predictions, name: str, fitted: Fitted
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """[n] class numbers to give where a score decides, and [n, C] their probabilities.
+
+    Those whose errors `correct` counts: of the deterministic pass, for ``mcd`` of the mean of the
+    passes.
+
+    Raises:
+        InputError: the predictions lack what it needs.
+    """
+    if fitted.named(name) != "mcd":
+        return predictions.predicted, predictions.probabilities
+    if predictions.dropout_mean is None:
+        raise InputError("these predictions hold no dropout passes")
+    return predictions.dropout_mean.argmax(axis=1), predictions.dropout_mean.astype(np.float64)

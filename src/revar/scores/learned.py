@@ -72,6 +72,11 @@ class Fitted:
     fusion: Fusion | None = None
     own: str = "softmax"
 
+    def named(self, score: str | None) -> str:
+        """The score that is meant: the default where none is named, and what ``own`` stands for."""
+        score = score or self.default_score
+        return self.own if score == "own" else score
+
 
 def raw_uscore(predictions: Predictions) -> NDArray[np.float64]:
     """[n] the logit of g(x), as the network says it."""

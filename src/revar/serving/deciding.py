@@ -72,7 +72,7 @@ class Decider:
     def __init__(self, model: Model, *, name: str, identity: str) -> None:
         self.model, self.name, self.identity = model, name, identity
         stored = model.threshold
-        self.score = stored.score if stored and stored.score else model.fitted.default_score
+        self.score = model.fitted.named(stored.score if stored else None)
         # Dropout passes cost as much as they do in training: only where the score reads them.
         self.wanted = model.needs(self.score)
         self.rule: Rule = "answer everything"
@@ -117,9 +117,8 @@ class Decider:
         accepted = defined.copy()
         if self.model.threshold is not None and defined.any():
             accepted[defined] = self.model.threshold.accept(uncertainty[defined])
-        return Decisions(
-            predictions.predicted, predictions.probabilities, uncertainty, accepted, defined
-        )
+        predicted, probabilities = self.model.answers(predictions, self.score)
+        return Decisions(predicted, probabilities, uncertainty, accepted, defined)
 
     def _mend(self, x: Tensor, whole: NDArray[np.bool_]) -> Decisions:
         n, c = len(x), len(self.model.classes)

@@ -83,8 +83,7 @@ def build_page(runs: Sequence[PageRun], *, title: str, csv_name: str, date: str 
 def _run(run: PageRun) -> dict[str, Any]:
     threshold = None if run.threshold is None else fields.to_json(run.threshold)
     if threshold is not None and run.threshold is not None:
-        own = run.threshold.score == "own"
-        threshold["score"] = run.fitted.own if own else run.threshold.score
+        threshold["score"] = run.fitted.named(run.threshold.score)
         threshold["words"] = run.threshold.describe()
     return {
         "name": run.name,

@@ -15,7 +15,7 @@ from revar.report.page.bands import BINS, ECE_GRID, RISK_GRID, bands
 from revar.report.page.coding import order_of_rejection
 from revar.report.page.content import PageRun, TestSet
 from revar.report.page.picks import examples, picks
-from revar.scores import correct, uncertainty
+from revar.scores import answers, correct, uncertainty
 from revar.scores.softmax import softmax_entropy
 
 MOST_GROUPS = 40
@@ -38,9 +38,7 @@ def set_panel(run: PageRun, test: TestSet) -> dict[str, Any]:
     group_names, groups, group_note = _groups(test)
     scores = {}
     for name in names:
-        predicted = predictions.predicted
-        if name == "mcd" and predictions.dropout_mean is not None:
-            predicted = predictions.dropout_mean.argmax(axis=1)
+        predicted = answers(predictions, name, run.fitted)[0]
         coded = order_of_rejection(values[name], labels, predicted, len(run.classes), groups)
         scores[name] = {
             **coded,
@@ -98,8 +96,8 @@ def _saved(run: PageRun, name: str, values: NDArray[np.float64]) -> int | None:
     threshold = run.threshold
     if threshold is None or threshold.threshold is None:
         return None
-    own = run.fitted.own if threshold.score == "own" else threshold.score
-    return int(threshold.accept(values).sum()) if name == own else None
+    chosen = run.fitted.named(threshold.score)
+    return int(threshold.accept(values).sum()) if name == chosen else None
 
 
 def _reliability(
