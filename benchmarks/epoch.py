@@ -48,24 +48,35 @@ def settings(scorer: str, names: list[str] | None, *, gpu: bool) -> list[Setting
     return [one for one in found if names is None or one.name in names]
 
 
-def main() -> None:
-    """Print a table and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def problem(description: str | None) -> argparse.ArgumentParser:
+    """Options that say what is trained, for how long, and where the figures go."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("--backbone", default="resnet20")
     parser.add_argument("--scorer", default="resnet20")
     parser.add_argument("--size", type=int, default=32, help="of images; 0 for rows of 32 numbers")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--intervals", type=int, default=2, help="of 15 steps, in a repetition")
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+def size_of(options: argparse.Namespace) -> Size:
+    """A whole number of batches: steps are then of one size."""
+    shape = (3, options.size, options.size) if options.size else (32,)
+    return Size(
+        backbone=options.backbone, shape=shape, batch=options.batch, train=16 * options.batch,
+        meta=max(1024, 2 * options.batch),
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Print a table and write the figures."""
+    parser = problem(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--settings", nargs="*", help="only these")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    device = torch.device(options.device)
-    shape = (3, options.size, options.size) if options.size else (32,)
-    # A whole number of batches: steps are then of one size.
-    size = Size(backbone=options.backbone, shape=shape, batch=options.batch,
-                train=16 * options.batch, meta=max(1024, 2 * options.batch))  # fmt: skip
+    device, size = torch.device(options.device), size_of(options)
     chosen = settings(options.scorer, options.settings, gpu=device.type == "cuda")
     steps = 15 * options.intervals
     console = Console()
@@ -82,7 +93,9 @@ def main() -> None:
     plain = found.get("erm")
     compare = Timed.over_in_turns if device.type == "cpu" else Timed.over
     ratios = {n: None if plain is None else compare(value, plain) for n, value in found.items()}
-    table = Table(title=f"{options.backbone}, {shape}, batch {options.batch}, {options.device}")
+    table = Table(
+        title=f"{options.backbone}, {size.shape}, batch {options.batch}, {options.device}"
+    )
     for column in ("setting", "ms a step", "against erm", "peak GiB"):
         table.add_column(column, justify="left" if column == "setting" else "right")
     for name, value in found.items():

@@ -12,20 +12,18 @@ most of it where kernels are many and small: the step as it is without it stands
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
-from epoch import settings
+from epoch import problem, settings, size_of
 from steps import Running, Setting, Size, running, wait
 from where import here, keep
 
@@ -146,25 +144,15 @@ def profiled(setting: Setting, size: Size, device: torch.device, steps: int) -> 
 
 def main() -> None:
     """Print a table and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--backbone", default="resnet20")
-    parser.add_argument("--scorer", default="resnet20")
-    parser.add_argument("--size", type=int, default=32, help="of images; 0 for rows of 32 numbers")
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--intervals", type=int, default=2, help="of 15 steps, to be recorded")
+    parser = problem(__doc__)
     parser.add_argument("--settings", nargs="+", default=["erm", "features", "trajectory"],
                         help="names of epoch.py")  # fmt: skip
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    device = torch.device(options.device)
-    shape = (3, options.size, options.size) if options.size else (32,)
-    size = Size(backbone=options.backbone, shape=shape, batch=options.batch,
-                train=16 * options.batch, meta=max(1024, 2 * options.batch))  # fmt: skip
+    device, size = torch.device(options.device), size_of(options)
     chosen = settings(options.scorer, options.settings, gpu=device.type == "cuda")
     made = here(device)
     found = {one.name: profiled(one, size, device, 15 * options.intervals) for one in chosen}
-    title = f"{options.backbone}, {shape}, batch {options.batch}, {options.device}; ms a step"
+    title = f"{options.backbone}, {size.shape}, batch {options.batch}, {options.device}; ms a step"
     table = Table("", *found, title=title)
     for line in ("step", "host", "profiled"):
         table.add_row(line, *(f"{getattr(one, line):.3f}" for one in found.values()))

@@ -22,10 +22,10 @@ from revar.methods.sat import SAT, Beliefs, adaptive_losses
 from revar.metrics import failure_auroc
 from revar.preparation import Prepared, prepare
 from revar.progress import Silent
-from revar.run import RunFolder
 from revar.training import InterruptedRun, TrainingState
 from revar.types import Networks
 from support.feeds import CLOCK, TASK, small
+from support.keepers import FolderKeeper
 from support.problems import CPU, blobs, fit, recipe, source
 
 PLAN = Plan(total=100, steps_per_epoch=10, meta_size=10, unlabelled_size=0)
@@ -162,21 +162,9 @@ def test_a_run_that_never_adapts_is_refused() -> None:
         SAT(pretrain_epochs=10).check(PLAN)
 
 
-class _Keeper:
-    def __init__(self, path: Path) -> None:
-        self.folder = RunFolder(path)
-
-    def begin(self, data: Prepared, state: TrainingState) -> None:
-        self.folder.begin(data.recipe, {}, resume=True)
-        self.folder.load_checkpoint(state)
-
-    def save(self, state: TrainingState) -> None:
-        self.folder.save_checkpoint(state)
-
-
 def resumed(prepared: Prepared, path: Path) -> dict[str, Tensor]:
     """The end of a run that stopped in its last epoch, with adapted targets, and went on."""
-    keeper, steps = _Keeper(path), iter(range(1, 1000))
+    keeper, steps = FolderKeeper(path), iter(range(1, 1000))
     with pytest.raises(InterruptedRun):
         fit_prepared(
             prepared, device=CPU, observer=Silent(), keeper=keeper, stop=lambda: next(steps) == 20
