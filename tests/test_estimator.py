@@ -18,6 +18,7 @@ from torch.utils.data import TensorDataset
 
 from revar import ERM, InputError, ReVaR, SelectiveClassifier
 from revar.commands.predict import predict
+from revar.errors import DataWarning
 from revar.scores import correct
 from revar.serving.deciding import Decider
 from support.problems import blobs
@@ -83,6 +84,18 @@ def test_labels_given_are_those_whose_errors_were_counted(tmp_path: Path) -> Non
     assert served.accepted.tolist() == decision.accepted.tolist()
 
 
+@pytest.mark.parametrize("factor", [-1.0, float("nan"), 0.0])
+def test_class_weights_that_cannot_be_are_refused(factor: float) -> None:
+    with pytest.raises(InputError, match="class_weight"):
+        quick(class_weight=dict.fromkeys(range(3), factor)).fit(*blobs())
+
+
+def test_an_odd_number_of_examples_in_batches_of_two() -> None:
+    """No batch is left with one, of which batch norm has no moments."""
+    x, y = blobs(41)
+    assert quick(method="erm", epochs=1, batch_size=2).fit(x, y).predict(x).shape == (41,)
+
+
 def test_abstaining_without_a_threshold_says_what_to_call() -> None:
     clf = quick(method="erm").fit(*blobs())
     with pytest.raises(InputError, match=r"call set_threshold\(X_cal, y_cal, max_risk=0.05\)"):
@@ -100,7 +113,7 @@ def test_the_threshold_keeps_its_score() -> None:
 def test_training_data_cannot_calibrate() -> None:
     x, y = blobs()
     clf = quick(method="revar", epochs=8).fit(x, y)
-    with pytest.raises(InputError, match="in the train split and cannot serve as calibration"):
+    with pytest.raises(InputError, match="in the train, meta and tune splits and cannot serve"):
         clf.set_threshold(x, y, coverage=0.9)
     for name in ("meta", "tune"):
         rows = clf.model_.predictions[name].index
@@ -115,7 +128,8 @@ def test_half_new_data_may_calibrate() -> None:
     index = clf.model_.predictions["train"].index[:20]
     x_new, y_new = blobs(20, seed=5)
     mixed, labels = np.concatenate([x[index], x_new]), np.concatenate([y[index], y_new])
-    clf.set_threshold(mixed, labels, coverage=0.9)
+    with pytest.warns(DataWarning, match="50% of these rows are in the train split: a threshold"):
+        clf.set_threshold(mixed, labels, coverage=0.9)
     with pytest.raises(InputError, match="51% of these rows"):
         clf.set_threshold(mixed[:-1], labels[:-1], coverage=0.9)
 

@@ -114,7 +114,7 @@ def test_evaluate_on_other_data_equals_the_model_on_it(archive: Path, tmp_path: 
 def test_evaluating_on_training_data_is_refused(run: RunFolder, tmp_path: Path) -> None:
     x, y = blobs()
     np.savez(tmp_path / "again.npz", x=x, y=y)
-    with pytest.raises(InputError, match="of these rows are in the train split"):
+    with pytest.raises(InputError, match=r"100% of these rows are in the train, .* splits and"):
         evaluate(run.path, on=str(tmp_path / "again.npz"))
 
 
@@ -182,6 +182,7 @@ def test_a_run_that_is_older_than_a_field_goes_on(
     shutil.copytree(run.path, out)
     recipe = json.loads((out / "recipe.json").read_text())
     del recipe["budget"]["recompute"], recipe["method"]["scorer_reduction"]
+    del recipe["data"]["labels"], recipe["data"]["classes"], recipe["data"]["unlabelled_rows"]
     folder = RunFolder(out)
     folder.store.write_json("recipe.json", recipe)
     train(str(archive), out, method="revar", epochs=4, settings=FAST, resume=True)
@@ -190,6 +191,22 @@ def test_a_run_that_is_older_than_a_field_goes_on(
             str(archive), out, method="revar", epochs=4, resume=True,
             settings={**FAST, "recompute": "true"},
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("part", ["y", "y_test"])
+def test_resuming_with_other_labels_of_the_same_sum_is_refused(
+    part: str, run: RunFolder, archive: Path, tmp_path: Path
+) -> None:
+    out, other = tmp_path / "run", tmp_path / "blobs.npz"
+    shutil.copytree(run.path, out)
+    arrays = dict(np.load(archive))
+    arrays[part] = np.random.default_rng(0).permutation(arrays[part])
+    np.savez(other, **arrays)
+    recipe = json.loads((out / "recipe.json").read_text())
+    recipe["data"]["spec"] = str(other)
+    RunFolder(out).store.write_json("recipe.json", recipe)
+    with pytest.raises(InputError, match=r"holds another run: its data\."):
+        train(str(other), out, method="revar", epochs=4, settings=FAST, resume=True)
 
 
 def test_resuming_on_other_data_is_refused(run: RunFolder, tmp_path: Path) -> None:

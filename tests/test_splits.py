@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from revar.errors import InputError
+from revar.errors import DataWarning, InputError
 from revar.splits import Fingerprint, SplitPlan, refuse_reuse, take_off
 
 Rows = NDArray[np.int64]
@@ -298,3 +298,19 @@ def test_tables_that_repeat_rows_by_chance_are_not_refused() -> None:
     refuse_reuse(Fingerprint.of(new), "test", {"train": Fingerprint.of(old)})
     with pytest.raises(InputError, match="100%"):
         refuse_reuse(Fingerprint.of(old), "test", {"train": Fingerprint.of(old)})
+
+
+def test_rows_of_several_splits_count_together() -> None:
+    rows = table(90, 0)
+    used = {name: Fingerprint.of(rows[k::3]) for k, name in enumerate(("train", "meta", "tune"))}
+    with pytest.raises(
+        InputError, match="100% of these rows are in the train, meta and tune splits"
+    ):
+        refuse_reuse(Fingerprint.of(rows), "calibration", used)
+    some = Fingerprint.of(torch.cat([rows[:30], table(70, 5)]))
+    with pytest.warns(
+        DataWarning, match="30% of these rows are in the train, meta and tune splits"
+    ):
+        refuse_reuse(some, "calibration", used)
+    refuse_reuse(some, "test", used)
+    refuse_reuse(Fingerprint.of(torch.cat([rows[:1], table(99, 5)])), "calibration", used)

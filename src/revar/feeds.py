@@ -119,6 +119,9 @@ class DataFeeds:
         self.train_size, self.train_labels = len(self._x), self._y
         self.meta_size, self.unlabelled_size = len(self._meta_x), len(self._unlabelled)
         self.steps_per_epoch = -(-len(self._x) // batch_size)
+        if batch_size > 1:
+            # No batch of one, of which batch norm has no moments.
+            self.steps_per_epoch = min(self.steps_per_epoch, max(1, len(self._x) // 2))
         self._cycles = {
             name: Cycle(len(x), derive(seed, "cycle", name), _place_of(x, device))
             for name, x in (("meta", self._meta_x), ("unlabelled", self._unlabelled))

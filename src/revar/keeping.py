@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from revar.data.source import Source
 from revar.errors import InputError
@@ -15,6 +18,7 @@ from revar.preparation import Prepared, prepare
 from revar.progress import Both, Log, Silent
 from revar.recipe import Recipe
 from revar.run import LOG, RunFolder
+from revar.splits import Fingerprint
 from revar.training import Observer, TrainingState
 
 
@@ -98,5 +102,17 @@ def _checked(folder: RunFolder, prepared: Prepared, described: dict[str, Any]) -
 def _describe(prepared: Prepared, given: Mapping[str, str | None]) -> dict[str, Any]:
     """Where the data came from and what exactly it was, to refuse other data on resume."""
     digests = {name: print_.digest for name, print_ in prepared.fingerprints.items()}
-    labels = {name: int(torch.from_numpy(split.y).sum()) for name, split in prepared.splits.items()}
-    return {**given, "fingerprints": digests, "label_sums": labels}
+    sums = {name: int(torch.from_numpy(split.y).sum()) for name, split in prepared.splits.items()}
+    # Which label each row has, in their order; sums alone are what older runs have.
+    everything = {**prepared.splits, **prepared.tests}
+    labels = {name: _digest(split.y) for name, split in everything.items()}
+    unlabelled = prepared.unlabelled
+    return {
+        **given, "fingerprints": digests, "label_sums": sums, "labels": labels,
+        "unlabelled_rows": Fingerprint.of(unlabelled).digest if len(unlabelled) else None,
+        "classes": list(prepared.classes.names),
+    }  # fmt: skip
+
+
+def _digest(labels: NDArray[np.int64]) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(labels).tobytes(), digest_size=16).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -204,6 +205,10 @@ class Recipe:
         fields.check(self)
         fields.require(0 <= self.test_passes != 1, self, "test_passes", "be 0, or 2 and more")
         fields.require(0 <= self.seed < 2**63, self, "seed", "be in [0, 2^63)")
+        weights = self.class_weight
+        if isinstance(weights, tuple):
+            fine = all(math.isfinite(w) and w >= 0 for w in weights) and any(weights)
+            fields.require(fine, self, "class_weight", "be finite, not negative and not all zero")
         start = self.start
         if start.frozen and start.pretrained is None and self.backbone != "custom":
             raise InputError("frozen=true without pretrained weights: the trunk would stay random")

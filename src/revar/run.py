@@ -109,7 +109,8 @@ class RunFolder:
             InputError: naming the first field that differs.
         """
         there = self.store.read_json("recipe.json")
-        difference = first_difference(completed(there), _chosen(recipe, data))
+        here = _chosen(recipe, _as_old(data, there["data"]))
+        difference = first_difference(completed(there), here)
         if difference:
             msg = f'"{self.path}" holds another run: {difference}; choose another folder'
             raise InputError(msg)
@@ -369,6 +370,11 @@ class StoredPredictions(MutableMapping[str, Predictions]):
 
 def _chosen(recipe: Recipe, data: dict[str, Any]) -> dict[str, Any]:
     return {"format": FORMAT, **recipe.to_json(), "data": data}
+
+
+def _as_old(data: dict[str, Any], there: dict[str, Any]) -> dict[str, Any]:
+    """What is told of the data, without what a run that is older than it does not tell."""
+    return {key: value for key, value in data.items() if key in there}
 
 
 def _predictions_file(name: str) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from revar import fields
 from revar.data.shares import of_each, wanted
 from revar.data.stored import Stored, scan
-from revar.errors import InputError
+from revar.errors import DataWarning, InputError
 from revar.randomness import derive
 
 Rows = NDArray[np.int64]
@@ -157,6 +157,10 @@ def _stratified_groups(
     return chosen
 
 
+_CHANCE = 0.02
+"""Share of rows that may be equal to used ones by chance, without a word about it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
     """Which examples a split holds, without holding them.
@@ -203,17 +207,27 @@ def refuse_reuse(new: Fingerprint, purpose: str, used: dict[str, Fingerprint]) -
         used: what serves already, by purpose.
 
     Raises:
-        InputError: it equals one of them, or more than half of its rows do.
+        InputError: more than half of its rows serve another one, or several together.
     """
     kind = purpose.partition(":")[0]
-    for name, old in used.items():
-        other = name.partition(":")[0]
-        if other == kind:
-            continue
-        share = 1.0 if new.digest == old.digest else new.share_within(old)
-        if share > 0.5:
-            msg = (
-                f"{share:.0%} of these rows are in the {other} split and cannot serve as {kind} "
-                "too: use examples that this model has not used"
-            )
-            raise InputError(msg)
+    others = {name: old for name, old in used.items() if name.partition(":")[0] != kind}
+    shares = {
+        name: 1.0 if new.digest == old.digest else new.share_within(old)
+        for name, old in others.items()
+    }
+    share = min(sum(shares.values()), 1.0)
+    held = sorted((name for name, part in shares.items() if part), key=lambda name: -shares[name])
+    *most, last = dict.fromkeys(name.partition(":")[0] for name in held) or [""]
+    where = f"{', '.join(most)} and {last} splits" if most else f"{last} split"
+    if share > 0.5:
+        msg = (
+            f"{share:.0%} of these rows are in the {where} and cannot serve as {kind} "
+            "too: use examples that this model has not used"
+        )
+        raise InputError(msg)
+    if share > _CHANCE and kind == "calibration":
+        msg = (
+            f"{share:.0%} of these rows are in the {where}: a threshold promises nothing "
+            "of examples that the model has used, leave them out"
+        )
+        warnings.warn(msg, DataWarning, stacklevel=2)

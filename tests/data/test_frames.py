@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -213,3 +215,23 @@ def test_columns_may_be_named_by_numbers() -> None:
 def test_no_rows_encode_to_no_rows() -> None:
     stored = FrameInputs.fit(frame())
     assert stored.encode(frame().iloc[:0]).shape == (0, 10)
+
+
+def test_truth_is_the_same_in_every_spelling() -> None:
+    """What reads a file makes truth values of words, or does not."""
+    text = pd.DataFrame({"ill": ["TRUE", "FALSE", "TRUE", "maybe"]})
+    fitted = FrameInputs.fit(text)
+    expected = fitted.encode(text)
+    for spelling in (["true", "false", "true", "maybe"], [True, False, True, "maybe"]):
+        assert fitted.encode(pd.DataFrame({"ill": spelling})).equal(expected)
+    older = FrameInputs(columns=(Column(name="ill", categories=("TRUE", "FALSE")),))
+    assert older.encode(text[:2]).tolist() == [[1, 0, 0], [0, 1, 0]]
+    numbers = FrameInputs.fit(pd.DataFrame({"ill": [True, False, True]}))
+    assert numbers.encode(pd.DataFrame({"ill": ["True", "FALSE"]})).tolist() == [[1], [0]]
+
+
+@pytest.mark.parametrize("values", [pd.to_datetime(["2020-01-01"]), np.array([1j])])
+def test_what_is_no_number_is_not_taken_for_one(values: Any) -> None:
+    fitted = FrameInputs.fit(pd.DataFrame({"a": [1.0, 2.0]}))
+    with pytest.raises(InputError, match='column "a" has type'):
+        fitted.encode(pd.DataFrame({"a": values}))

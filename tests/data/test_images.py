@@ -197,6 +197,7 @@ def test_wide_numbers_are_read_where_they_are_those_of_eight_bits(
         (np.int32, -1, "-1 to 0"),
         (np.int32, 2**20, "to 1.04858e+06"),
         (np.float32, 255.5, "0 to 255.5"),
+        (np.float32, 0.5, "0 to 0.5"),
         (np.float32, -0.5, "-0.5 to 0"),
         (np.float32, np.inf, "to inf"),
         (np.float32, np.nan, "nan"),
@@ -247,6 +248,17 @@ def test_pictures_are_decoded_upright_and_measured_so(
     height, width = upright.shape[1:]
     assert header(path) == (width, height, False)
     np.testing.assert_array_equal(decode(path, (3, height, width)), upright)
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_grey_tiffs_are_turned_as_from_memory(tmp_path: Path, orientation: int) -> None:
+    """Pillow maps such files, and maps what is turned wrongly."""
+    path, values = tmp_path / "p.tif", pixels(6, 9)
+    save(path, values, orientation=orientation)
+    height, width = (6, 9) if orientation < 5 else (9, 6)
+    found = decode(path, (1, height, width))
+    np.testing.assert_array_equal(found, decode(path, (1, height, width), path.read_bytes()))
+    assert sorted(found.ravel()) == sorted(values.ravel())
 
 
 @pytest.mark.parametrize("name", ["p.png", "p.webp"])

@@ -178,3 +178,16 @@ def test_a_target_with_hardly_a_label_twice_is_taken_for_a_mistake() -> None:
     assert len(Classes.of([*names, *names[:5]])) == 15
     with pytest.raises(InputError, match="16 distinct labels in 20 examples: is it a name or a"):
         Classes.of([*names, "another", *names[:4]])
+
+
+@pytest.mark.parametrize("words", [("False", "True"), ("FALSE", "TRUE"), ("false", "true")])
+def test_truth_in_words_is_truth(words: tuple[str, str]) -> None:
+    classes = Classes.of(np.array([words[0], words[1]] * 5))
+    found = classes.encode(np.array([True, False, True]))
+    assert classes.decode(found).tolist() == [words[1], words[0], words[1]]
+
+
+def test_a_gap_in_a_list_of_text_is_no_label() -> None:
+    for y in (["a", "b", float("nan")], ["a", None, "b"]):
+        with pytest.raises(InputError, match="missing"):
+            as_labels(y)

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
+from revar.commands.predict import predict
+from revar.commands.train import train
 from revar.data.arrays import read_arrays
 from revar.data.digits import digits, digits_noisy, shift
 from revar.data.files import read_csv, read_frame, read_npz
@@ -524,3 +526,23 @@ def test_shifting_darkens_and_moves_but_keeps_the_digit() -> None:
         left = shifted[stayed][images[stayed] == grey].astype(float)
         assert left.mean() == pytest.approx(0.8 * grey, abs=3)
         assert left.std() == pytest.approx(20, abs=3)
+
+
+def test_which_rows_a_file_has_does_not_say_what_a_category_is(tmp_path: Path) -> None:
+    """Codes that look like numbers, once the others are not there."""
+    file = tmp_path / "codes.csv"
+    file.write_text("\n\ncode,kind\n007,x\n4E2,y\n")
+    frame = read_frame(file)
+    assert frame["code"].tolist() == [7.0, 400.0]
+    frame = read_frame(file, text=("code",))
+    assert frame["code"].tolist() == ["007", "4E2"]
+    codes = ["007", "4E2", "A1", "B2"] * 30
+    rows = [f"{code},{'xy'[k % 2]}" for k, code in enumerate(codes)]
+    (tmp_path / "train.csv").write_text("\n".join(["code,kind", *rows]) + "\n")
+    settings = {"batch_size": "16", "test_passes": "0"}
+    run = train(str(tmp_path / "train.csv"), tmp_path / "run", method="erm", target="kind",
+                epochs=1, settings=settings)  # fmt: skip
+    alone = predict(run.path, str(file))
+    (tmp_path / "more.csv").write_text("code\n007\n4E2\nA1\n")
+    beside = predict(run.path, str(tmp_path / "more.csv"))
+    assert alone.rows == beside.rows[:2]

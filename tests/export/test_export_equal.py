@@ -80,3 +80,19 @@ def test_the_fused_score_without_passes_where_it_reads_none(tmp_path: Path) -> N
         assert "score_fused" in found
         assert not [name for name in found if "dropout" in name]
         same_as_model(found, model, x)
+
+
+def test_infinity_is_not_accepted(tmp_path: Path) -> None:
+    """A model refuses it; a graph can only abstain."""
+    model: Model = train("erm", "mlp", *_rows(96, 0))
+    model.select(*_rows(61, 1), coverage=0.9, score="softmax")
+    x = _rows(40, 2)[0]
+    for run in runners(model, tmp_path).values():
+        plain = run(x)["accepted"]
+        assert plain.sum() > 20
+        for k, value in enumerate((np.inf, -np.inf)):
+            odd = x.copy()
+            odd[np.flatnonzero(plain)[k], 1] = value
+            found = run(odd)["accepted"]
+            assert not found[np.flatnonzero(plain)[k]]
+            assert found.sum() == plain.sum() - 1

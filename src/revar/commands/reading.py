@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from revar.data.frames import FrameInputs
 from revar.data.source import Reading
 from revar.model import Model
 from revar.run import RunFolder
@@ -18,10 +19,12 @@ def reading_for(
         target: another column of labels than that of training.
         skip_unreadable: go on without images that cannot be read.
     """
-    data = folder.recipe()["data"]
+    data, inputs = folder.recipe()["data"], model.inputs
+    columns = inputs.columns if isinstance(inputs, FrameInputs) else ()
     return Reading(
         target=target or data.get("target"),
         image=data.get("image"),
-        image_shape=model.inputs.image_shape,
+        image_shape=inputs.image_shape,
+        text=tuple(column.name for column in columns if column.median is None),
         skip_unreadable=skip_unreadable,
     )

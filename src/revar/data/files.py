@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +63,13 @@ def read_npz(path: Path) -> Source:
     )
 
 
-def read_frame(path: Path) -> pd.DataFrame:
+def read_frame(path: Path, text: Collection[str] = ()) -> pd.DataFrame:
     """A CSV file; a column is numeric if every cell that is not empty is a number.
+
+    Args:
+        path: the file.
+        text: columns that are left as they are written: where a model has categories, which
+            rows a file happens to have must not say whether "007" is a number.
 
     Raises:
         InputError: not a table of one width in UTF-8.
@@ -85,12 +91,15 @@ def read_frame(path: Path) -> pd.DataFrame:
         raise InputError(f'"{path}" has no rows below its header')
     # As they are written: pandas renames a column whose name occurs twice.
     with path.open(newline="", encoding="utf-8-sig") as file:
-        names = [name.strip() for name in next(csv.reader(file, skipinitialspace=True))]
+        header = next(row for row in csv.reader(file, skipinitialspace=True) if row)
+    names = [name.strip() for name in header]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f'"{path}" has two columns named "{name}"')
     frame.columns = names
     for name in frame.columns:
+        if name in text:
+            continue
         try:
             frame[name] = pd.to_numeric(frame[name])
         except (TypeError, ValueError):
@@ -109,7 +118,7 @@ def _first_line_not_utf8(path: Path) -> int:
 
 def read_csv(path: Path, reading: Reading) -> Source:
     """A table with a column of labels, of numbers and categories or of paths of images."""
-    frame = read_frame(path)
+    frame = read_frame(path, reading.text)
     columns = ", ".join(frame.columns)
     if reading.target is None:
         raise InputError(f'"{path}" needs --target, the column of labels; columns: {columns}')

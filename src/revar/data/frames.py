@@ -15,6 +15,7 @@ from revar.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+_TRUTH = {"true": 1, "false": 0}
 _MOST_CATEGORIES = 64
 """Rarer categories of a column share one place, which unseen ones fall into as well."""
 
@@ -107,6 +108,12 @@ def _is_numeric(series: pd.Series) -> bool:
 def _numbers(name: str, series: pd.Series) -> NDArray[np.float64]:
     import pandas as pd
 
+    if series.dtype.kind in "mMc":
+        msg = f'column "{name}" has type {series.dtype}: it held numbers in training'
+        raise InputError(msg)
+    if not _is_numeric(series):
+        # What was true or false in training is a number, and text in a file.
+        series = series.map(lambda value: _TRUTH.get(str(value).lower(), value))
     try:
         values = pd.to_numeric(series).to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:
@@ -127,8 +134,13 @@ def _text(series: pd.Series) -> list[str | None]:
 
 
 def _category(value: object) -> str:
-    """1, 1.0 and "1.0" are the same: a gap elsewhere turns whole numbers into floats."""
+    """1, 1.0 and "1.0" are the same: a gap elsewhere turns whole numbers into floats.
+
+    So are True, "TRUE" and "true": what reads a file makes the first of the others, or does not.
+    """
     text = str(value)
+    if text.lower() in _TRUTH:
+        return text.capitalize()
     whole, _, rest = text.partition(".")
     return whole if rest and not rest.strip("0") and whole.lstrip("-").isdigit() else text
 
@@ -160,7 +172,7 @@ def _encode_column(column: Column, series: pd.Series) -> NDArray[np.float64]:
         if column.indicator:
             parts.append(gaps.astype(np.float64))
         return np.stack(parts, axis=1)
-    place = {category: k for k, category in enumerate(column.categories)}
+    place = {_category(category): k for k, category in enumerate(column.categories)}
     other = len(column.categories)
     codes = [other if value is None else place.get(value, other) for value in _text(series)]
     one_hot: NDArray[np.float64] = np.eye(other + 1)[codes]

@@ -37,6 +37,9 @@ def _open(path: Path, content: bytes | None = None) -> Any:
     image_module = _pillow()
     too_large = f'"{path}" has too many pixels to be opened safely: shrink it'
     try:
+        if content is None and path.suffix.lower() in (".tif", ".tiff"):
+            # From a file that is turned Pillow maps the pixels as if it were not.
+            content = path.read_bytes()
         image = image_module.open(path if content is None else BytesIO(content))
     except (image_module.DecompressionBombWarning, image_module.DecompressionBombError) as error:
         raise InputError(too_large) from error
@@ -130,8 +133,10 @@ def _eight_bits(image: Any, path: Path, *, sixteen: bool) -> Any:
         # Pillow would clip at 255; sixteen bits are to be scaled.
         return _pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
-        low, high = np.asarray(image).min(), np.asarray(image).max()
-        if not (low >= 0 and high <= 255):  # NaN is neither
+        values = np.asarray(image)
+        low, high = values.min(), values.max()
+        # NaN is neither; fractions would be cut off.
+        if not (low >= 0 and high <= 255 and np.array_equal(values, np.rint(values))):
             msg = f'"{path}" has values from {low:g} to {high:g}: save it with 8 or 16 bits'
             raise InputError(msg)
     # Pillow warns of a palette with transparency unless that is read too.

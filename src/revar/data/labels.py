@@ -64,6 +64,12 @@ class Classes:
         labels = as_labels(y)
         numbers = {_key(value): k for k, value in enumerate(self.values)}
         unique, inverse = np.unique(labels, return_inverse=True)
+        if labels.dtype.kind == "b":
+            # A file of text says them in words.
+            for word in (False, True):
+                for text in (str(word), str(word).lower(), str(word).upper()):
+                    if text in numbers:
+                        numbers.setdefault(_key(word), numbers[text])
         missing = [value for value in unique.tolist() if _key(value) not in numbers]
         if missing:
             known = ", ".join(self.names[:8]) + (", ..." if len(self) > 8 else "")
@@ -95,6 +101,9 @@ def as_labels(y: Any) -> NDArray[Any]:
     """
     if hasattr(y, "detach"):
         y = y.detach().cpu().numpy()
+    if isinstance(y, list | tuple) and any(v is None or v != v for v in y if _is_plain(v)):
+        # Among text numpy would make "nan" of it.
+        y = np.asarray(y, dtype=object)
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -118,6 +127,10 @@ def as_labels(y: Any) -> NDArray[Any]:
     if labels.dtype.kind not in "biufU":
         raise InputError(f"y has type {labels.dtype}: labels are whole numbers or text")
     return labels
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, float)
 
 
 def _is_gap(value: Any) -> bool:

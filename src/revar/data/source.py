@@ -83,6 +83,7 @@ class Reading:
         image: the column of image paths of a CSV file, relative to it.
         image_shape: (channels, height, width) to read images at, where that is settled.
         skip_unreadable: leave images out that cannot be read, with a warning that counts them.
+        text: columns of a CSV file that are categories, whatever is written in them.
     """
 
     target: str | None = None
@@ -90,6 +91,7 @@ class Reading:
     image: str | None = None
     image_shape: tuple[int, ...] | None = None
     skip_unreadable: bool = False
+    text: tuple[str, ...] = ()
 
 
 def load_source(spec: str, reading: Reading | None = None) -> Source:
@@ -178,7 +180,7 @@ def load_inputs(spec: str, reading: Reading) -> Part:
     if path.suffix == ".csv":
         from revar.data.files import image_column, read_frame
 
-        frame = read_frame(path)
+        frame = read_frame(path, reading.text)
         return Part(frame) if reading.image is None else image_column(path, frame, reading)
     if reading.image_shape is None:
         raise InputError(f'"{spec}" is no table: this model reads .csv or .npz files')

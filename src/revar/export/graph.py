@@ -73,6 +73,10 @@ class DecisionGraph(nn.Module):
                 predicted = probabilities.argmax(-1)
         self._fuse(found, logits)
         uncertainty = found[self.plan.score]
+        accepted = uncertainty <= self.limit
+        if x.is_floating_point():
+            # A model refuses infinity, a graph can only abstain; gaps in a table are NaN.
+            accepted = accepted & ~torch.isinf(x).flatten(1).any(1)
         return {
             "logits": logits.float(),
             "probabilities": probabilities.float(),
@@ -80,7 +84,7 @@ class DecisionGraph(nn.Module):
             **{f"score_{name}": value for name, value in found.items()},
             # Of its own, also where it equals a score: runtimes want every output once.
             "uncertainty": uncertainty + 0.0,
-            "accepted": uncertainty <= self.limit,
+            "accepted": accepted,
         }
 
     def _fuse(self, found: dict[str, Tensor], logits: Tensor) -> None:
