@@ -157,5 +157,5 @@ def test_a_meta_set_made_of_training_rows_is_refused() -> None:
 
 def test_a_test_set_made_of_training_rows_is_refused() -> None:
     x, y = blobs()
-    with pytest.raises(InputError, match="train split and cannot serve as test"):
+    with pytest.raises(InputError, match="train, meta and tune splits and cannot serve as test"):
         prepare(recipe("erm"), Source(Part(x, y), tests={"test": Part(x, y)}))
