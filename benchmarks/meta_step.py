@@ -3,7 +3,7 @@
 Every engine takes the same step on the same networks and the same batch: look-ahead, meta-loss
 with T dropout passes, gradient of the U-Score network and one step of its optimiser. Ours takes T
 whole passes, as the peers do, or T heads on one trunk, which is exact when dropout sits before the
-last layer; on a GPU this also as a CUDA graph. Memory is what comes on top of networks and batches.
+last layer; on a GPU both also as a CUDA graph. Memory is what comes on top of networks and batches.
 On a CPU each engine runs in a process of its own, since a process has one peak; on a GPU, where the
 allocator counts, all run in one.
 
@@ -77,9 +77,10 @@ def plain_step(problem: Problem) -> None:
     torch.autograd.grad(loss, list(net.parameters()))
 
 
-def replayed_step(problem: Problem) -> None:
+def replayed_step(problem: Problem, *, shared_trunk: bool) -> None:
     """This library's step as a CUDA graph, recorded in the first call."""
     from revar.replay import FIRST, Graphs
+    from revar.spares import watched
 
     first = "replay" not in problem.kept
     if first:
@@ -87,10 +88,11 @@ def replayed_step(problem: Problem) -> None:
     with torch.cuda.stream(problem.kept["stream"]):
         if first:
             problem.outer = torch.optim.Adam(problem.scorer.parameters(), lr=1e-4, capturable=True)
-            step = partial(revar_step, problem, "forward_mode", shared_trunk=True)
+            step = partial(revar_step, problem, "forward_mode", shared_trunk=shared_trunk)
             for _ in range(FIRST):
-                step()
-            problem.kept["replay"] = Graphs(problem.device).record(step)
+                with watched(problem.device) as positions:
+                    step()
+            problem.kept["replay"] = Graphs(problem.device).record(step, positions)
         problem.kept["replay"]()
 
 
@@ -98,6 +100,7 @@ PLAIN = "plain training step"
 SHARED = "forward mode, shared trunk"
 FULL = "forward mode, T full passes"
 REPLAYED = "forward mode, shared, replayed"
+FULL_REPLAYED = "forward mode, full, replayed"
 ENGINES: dict[str, Step] = {
     PLAIN: plain_step,
     SHARED: partial(revar_step, strategy="forward_mode", shared_trunk=True),
@@ -110,8 +113,11 @@ ENGINES: dict[str, Step] = {
     ),
     **PEERS,
     # Last: a recording that fails can leave the device useless to its process.
-    REPLAYED: replayed_step,
+    REPLAYED: partial(replayed_step, shared_trunk=True),
+    FULL_REPLAYED: partial(replayed_step, shared_trunk=False),
 }
+UNCOMPARED = (PLAIN, REPLAYED, FULL_REPLAYED)
+"""Without a gradient, or of what is compared already, as a graph."""
 PRECISIONS: tuple[Precision, ...] = ("float32", "float64")
 DRAWS = 5
 """Of dropout masks, where the gradient of an engine depends on masks that ours does not draw."""
@@ -119,7 +125,7 @@ DRAWS = 5
 
 def absent(name: str, device: str) -> str | None:
     """What an engine lacks here."""
-    if name == REPLAYED and not device.startswith("cuda"):
+    if name in (REPLAYED, FULL_REPLAYED) and not device.startswith("cuda"):
         return "needs a GPU"
     if name in LIBRARIES and importlib.util.find_spec(LIBRARIES[name][0]) is None:
         return f"{LIBRARIES[name][1]} is not installed"
@@ -315,16 +321,20 @@ def main() -> None:
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        agreed = {name: compare(name) for name in names if name not in (PLAIN, REPLAYED)}
+        agreed = {name: compare(name) for name in names if name not in UNCOMPARED}
     engines: dict[str, Figures] = {}
     for name, lack in lacking.items():
         if lack is not None:
             engines[name] = {"missing": lack}
             continue
         engines[name] = figures = found[name] | agreed.get(name, {})
-        for reference, suffix in ((SHARED, ""), (FULL, "_full_passes")):
-            ours = found.get(reference, {})
-            if "ms" in ours and "ms" in figures:
+        # As a run takes it: on a GPU it replays its steps.
+        for ways, suffix in (
+            ((REPLAYED, SHARED), ""),
+            ((FULL_REPLAYED, FULL), "_full_passes"),
+        ):
+            ours = next((found[way] for way in ways if "ms" in found.get(way, {})), None)
+            if ours is not None and "ms" in figures:
                 figures[f"time_ratio{suffix}"] = figures["ms"] / ours["ms"]
                 figures[f"memory_ratio{suffix}"] = figures["bytes"] / max(ours["bytes"], 1)
 

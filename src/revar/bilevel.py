@@ -29,7 +29,7 @@ from revar.dropouts import DROPOUTS
 from revar.dual_norm import MetaBatchNorm
 from revar.functional import Params, Rate, average
 from revar.parallel import world
-from revar.randomness import RandomState, back_to, preserved
+from revar.randomness import RandomState, preserved
 
 Losses = Callable[[Params], Tensor]
 """Parameters to the [n] losses of n examples."""
@@ -274,7 +274,7 @@ def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -
     ahead = _stepped(params, taken.gradient, problem.lr)
     with plain_attention():
         meta_loss, direction = _meta_gradient(problem, ahead)
-        with back_to(taken.start):
+        with taken.start.again():
             values = _along(problem, params, direction, strategy)
     return Alignments(values, meta_loss)
 

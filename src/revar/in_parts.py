@@ -15,9 +15,8 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from revar.again import Again
+from revar.again import computed_again
 
 Features = Callable[[Tensor], Tensor]
 
@@ -40,8 +39,7 @@ def in_parts(net: nn.Module, rows: int | None) -> Iterator[None]:
         parts = x.tensor_split(-(-len(x) // rows))
         if not torch.is_grad_enabled():
             return torch.cat([trunk(part) for part in parts])
-        again = [checkpoint(Again(net, trunk), part, use_reentrant=False) for part in parts]
-        return torch.cat(again)
+        return torch.cat([computed_again(net, trunk, part) for part in parts])
 
     net.forward_features = forward_features  # type: ignore[assignment]
     try:

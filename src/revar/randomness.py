@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from revar.spares import Spares, recording, watching
+
 
 def derive(seed: int, *path: str | int) -> int:
     """A 63-bit seed for one purpose, independent of every other path under ``seed``.
@@ -46,72 +48,12 @@ def beside(generators: Sequence[torch.Generator]) -> Iterator[None]:
         del _BESIDE[len(_BESIDE) - len(generators) :]
 
 
-class Spares:
-    """Further states of a GPU's generator, for a graph that goes back to where it began.
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A state of a GPU's generator in a step that is recorded."""
 
-    While a graph is recorded the state of a generator cannot be set, only exchanged for another
-    that the graph knows. Each of these begins every replay where the default one stands, so that
-    restoring a state is to take the next. What is recorded must therefore remember a state before
-    it has drawn anything, or go back to it first.
-
-    Args:
-        device: a GPU.
-        count: how often a state can be restored.
-    """
-
-    def __init__(self, device: torch.device, count: int) -> None:
-        self.default = torch.cuda.default_generators[device.index or 0]
-        self.generators = [torch.Generator(device) for _ in range(count)]
-        self.used = 0
-        self._current: torch.Generator | None = None
-
-    def take(self) -> None:
-        """Draw from the next one, from now on."""
-        if self.used == len(self.generators):
-            raise RuntimeError("a step restores the generators more often than was prepared for")
-        self._draw_from(self.generators[self.used])
-        self.used += 1
-
-    def _draw_from(self, generator: torch.Generator | None) -> None:
-        state = self._own if generator is None else generator.graphsafe_get_state()
-        self.default.graphsafe_set_state(state)
-        self._current = generator
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """A block that draws from the next one; what was drawn from before is then taken up."""
-        before = self._current
-        self.take()
-        try:
-            yield
-        finally:
-            self._draw_from(before)
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """A block that is recorded; the default generator then has its own state again."""
-        global _recording
-        self._own = self.default.graphsafe_get_state()
-        _recording = self
-        try:
-            yield
-        finally:
-            _recording = None
-            self.default.graphsafe_set_state(self._own)
-
-    def begin(self) -> None:
-        """Before a replay: all stand where the default one does."""
-        state = self.default.get_state()
-        for generator in self.generators[: self.used]:
-            generator.set_state(state)
-
-    def end(self) -> None:
-        """After a replay: the default one goes on where the recorded step had drawn last."""
-        if self._current is not None:
-            self.default.set_state(self._current.get_state())
-
-
-_recording: Spares | None = None
+    spares: Spares
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +61,55 @@ class RandomState:
     """The state of torch's default generators, the CPU's and a GPU's, and of those `beside`."""
 
     cpu: Tensor
-    cuda: Tensor | Spares | None
+    cuda: Tensor | _Recorded | None
     device: torch.device
     others: tuple[Tensor, ...] = ()
 
     @classmethod
     def capture(cls, device: torch.device) -> RandomState:
         """The state now."""
-        if _recording is not None:
-            return cls(torch.get_rng_state(), _recording, device)
+        spares = recording()
+        if spares is not None:
+            recorded = _Recorded(spares, spares.remember())
+            return cls(torch.get_rng_state(), recorded, device)
+        watching().remember()
+        return cls._read(device)
+
+    @classmethod
+    def _read(cls, device: torch.device) -> RandomState:
         cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
         others = tuple(generator.get_state() for generator in _BESIDE)
         return cls(torch.get_rng_state(), cuda, device, others)
 
     def restore(self) -> None:
         """Make this the state of the default generators again."""
+        if isinstance(self.cuda, _Recorded):
+            torch.set_rng_state(self.cpu)
+            self.cuda.spares.take(self.cuda.position)
+            return
+        watching().come_back()
+        self._set()
+
+    def _set(self) -> None:
         torch.set_rng_state(self.cpu)
-        if isinstance(self.cuda, Spares):
-            self.cuda.take()
-        elif self.cuda is not None:
+        if isinstance(self.cuda, Tensor):
             torch.cuda.set_rng_state(self.cuda, self.device)
         for generator, state in zip(_BESIDE, self.others, strict=True):
             generator.set_state(state)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Run a block from this state; the generators then go on where they were."""
+        if isinstance(self.cuda, _Recorded):
+            with self.cuda.spares.aside(self.cuda.position):
+                yield
+            return
+        now = RandomState._read(self.device)
+        self.restore()
+        try:
+            yield
+        finally:
+            now._set()
 
     def equals(self, other: RandomState) -> bool:
         """Whether both would draw the same numbers next."""
@@ -149,7 +118,7 @@ class RandomState:
             return False
         if isinstance(self.cuda, Tensor) and isinstance(other.cuda, Tensor):
             return torch.equal(self.cuda, other.cuda)
-        return self.cuda is other.cuda
+        return self.cuda == other.cuda
 
 
 @contextmanager
@@ -182,18 +151,6 @@ def preserved(device: torch.device) -> Iterator[RandomState]:
         yield before
     finally:
         before.restore()
-
-
-@contextmanager
-def back_to(start: RandomState) -> Iterator[None]:
-    """Run a block from an earlier state; the generators then go on where they were."""
-    if isinstance(start.cuda, Spares):
-        with start.cuda.aside():
-            yield
-        return
-    with preserved(start.device):
-        start.restore()
-        yield
 
 
 def seed_generators(seed: int, device: torch.device) -> None:

@@ -27,9 +27,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_flatten, tree_unflatten
-from torch.utils.checkpoint import checkpoint
 
-from revar.again import Again
+from revar.again import Again, computed_again
 from revar.randomness import preserved
 
 Forward = Callable[..., Any]
@@ -177,7 +176,7 @@ class _Block(_Instead):
             self._overwrites[flags] = _overwrites(self.module, run, leaves)
         if self._overwrites[flags]:
             return run(*leaves)
-        return checkpoint(Again(self.module, run), *leaves, use_reentrant=False)
+        return computed_again(self.module, run, *leaves)
 
 
 def _overwrites(module: nn.Module, run: Forward, leaves: list[Any]) -> bool:

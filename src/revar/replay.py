@@ -21,23 +21,26 @@ from torch import Tensor
 
 from revar.methods.base import Method
 from revar.parallel import world
-from revar.randomness import Spares
 from revar.recipe import Budget
+from revar.spares import Positions, Spares, watched
 from revar.streams import stream_for
 from revar.training import TrainingState, clock_of, outer_due, take_step
 from revar.types import Batch, Feeds, Task
 
 FIRST = 3
 """Steps of a kind that are taken as usual: kernels are chosen and memory is found in them."""
-RESTORED = 6
-"""How often a step may restore the generators."""
 
 
 class Recorder(Protocol):
     """Turns operations on the device into something that repeats them."""
 
-    def record(self, operations: Callable[[], None]) -> Callable[[], None]:
-        """Remember what the operations would do; nothing is done before the first replay."""
+    def record(self, operations: Callable[[], None], positions: Positions) -> Callable[[], None]:
+        """Remember what the operations would do; nothing is done before the first replay.
+
+        Args:
+            operations: of a step.
+            positions: that it goes back to in its random numbers.
+        """
 
 
 class Graphs:
@@ -47,9 +50,9 @@ class Graphs:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
 
-    def record(self, operations: Callable[[], None]) -> Callable[[], None]:
+    def record(self, operations: Callable[[], None], positions: Positions) -> Callable[[], None]:
         """See `Recorder`."""
-        graph, spares = torch.cuda.CUDAGraph(), Spares(self._device, RESTORED)
+        graph, spares = torch.cuda.CUDAGraph(), Spares(self._device, positions)
         for generator in spares.generators:
             graph.register_generator_state(generator)
         # Of this thread only: another may be pinning the memory of the next batch.
@@ -187,6 +190,14 @@ def _fill(place: Batch | Tensor, batch: Batch | Tensor) -> None:
         there.copy_(new)
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a step of a kind took from the feeds, and where it goes back to."""
+
+    draws: list[_Draw]
+    positions: Positions
+
+
 @dataclass(slots=True)
 class _Recorded:
     batch: Batch
@@ -206,7 +217,8 @@ class ReplayedSteps:
         self._recorder: Recorder | None = recorder
         self._rate = torch.zeros((), dtype=torch.float64, device=device)
         self._seen: Counter[Hashable] = Counter()
-        self._draws: dict[Hashable, list[_Draw]] = {}
+        self._device = device
+        self._watched: dict[Hashable, _Seen] = {}
         self._recorded: dict[Hashable, _Recorded] = {}
         self.replayed = 0
 
@@ -215,7 +227,9 @@ class ReplayedSteps:
     ) -> None:
         """Take one step."""
         clock = clock_of(state, budget)
-        recordable = self._recorder is not None and _recordable(state, method)
+        recordable = (
+            self._recorder is not None and getattr(method, "engine", "") != "double_backward"
+        )
         kind = method.kind(clock) if recordable else None
         if kind is None:
             take_step(state, method, task, budget, batch, state.feeds, clock)
@@ -238,12 +252,14 @@ class ReplayedSteps:
             self.replayed += 1
         elif self._seen[key] <= FIRST:
             feeds = _Watched(state.feeds)
-            operations(batch, feeds)
-            self._draws[key] = feeds.draws
+            with watched(self._device) as positions:
+                operations(batch, feeds)
+            self._watched[key] = _Seen(feeds.draws, positions)
         else:
-            fixed = _Fixed(state.feeds, self._draws[key])
+            seen = self._watched[key]
+            fixed = _Fixed(state.feeds, seen.draws)
             place: Batch = _place(batch)
-            recorded = self._record(place, fixed, operations)
+            recorded = self._record(place, fixed, operations, seen.positions)
             fixed.rewind()
             if recorded is None:
                 operations(place, fixed)
@@ -254,7 +270,11 @@ class ReplayedSteps:
         state.step_in_epoch += 1
 
     def _record(
-        self, batch: Batch, feeds: _Fixed, operations: Callable[[Batch, Feeds], None]
+        self,
+        batch: Batch,
+        feeds: _Fixed,
+        operations: Callable[[Batch, Feeds], None],
+        positions: Positions,
     ) -> _Recorded | None:
         def once() -> None:
             feeds.rewind()
@@ -262,7 +282,7 @@ class ReplayedSteps:
 
         assert self._recorder is not None
         try:
-            return _Recorded(batch, feeds, self._recorder.record(once))
+            return _Recorded(batch, feeds, self._recorder.record(once, positions))
         except RuntimeError as error:
             # A network that looks at its numbers, say: such a step needs the host. What was
             # recorded before draws from a generator that the others no longer share.
@@ -271,17 +291,6 @@ class ReplayedSteps:
             reason = str(error).splitlines()[0]
             warnings.warn(f"steps are not replayed: {reason}", RuntimeWarning, stacklevel=2)
             return None
-
-
-def _recordable(state: TrainingState, method: Method) -> bool:
-    """Whether a step can be recorded, and rounds as it would otherwise.
-
-    Whole passes are computed again in the backward pass, from states that the host sets.
-    """
-    if getattr(method, "engine", "") == "double_backward":
-        return False
-    sampler = state.networks.sampler
-    return not method.needs_dropout or sampler is None or sampler.shared_trunk
 
 
 def _layout(batch: Batch) -> tuple[Hashable, ...]:
@@ -298,8 +307,7 @@ def can_replay(budget: Budget, device: torch.device, *, known_net: bool) -> bool
     """
     if budget.graphs == "never" or device.type != "cuda":
         return False
-    # What is computed again draws from states that the host sets.
-    if world().size > 1 or budget.micro_batch is not None or budget.recompute:
+    if world().size > 1:
         return False
     return known_net or budget.graphs == "always"
 

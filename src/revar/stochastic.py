@@ -14,14 +14,13 @@ from typing import Literal, Self
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from revar.again import computed_again
 from revar.dropouts import InsteadOfDropout
-from revar.dual_norm import usual_norm
 from revar.errors import InputError
 from revar.functional import Params, call, mode, placed
 from revar.randomness import RandomState, derive, preserved, seed_generators
-from revar.sharded import current, repeated, using
+from revar.sharded import repeated
 
 Placement = Literal["none", "head", "everywhere"]
 Space = Literal["softmax", "logits"]
@@ -118,19 +117,16 @@ class DropoutPasses:
         """
         if self.shared_trunk:
             return self._run_heads(x, passes, params)
-        with mode(self.net, dropout=False, statistics=True):
-            logits = call(self.net, params, x)
-
-        share = current()
-
-        def one_pass(inputs: Tensor) -> Tensor:
-            # Inside the function, because the backward pass runs it again.
-            with using(share), usual_norm(), mode(self.net, dropout=True, statistics=True):
-                return call(self.net, params, inputs)
-
-        if not torch.is_grad_enabled():
-            return logits, torch.stack([one_pass(x) for _ in range(passes)])
-        samples = [checkpoint(one_pass, x, use_reentrant=False) for _ in range(passes)]
+        net = self.net
+        with mode(net, dropout=True, statistics=True), placed(net, params):
+            if torch.is_grad_enabled():
+                samples = [computed_again(net, net, x) for _ in range(passes)]
+            else:
+                samples = [net(x) for _ in range(passes)]
+        # Last, so that the backward pass takes it first: what it keeps is gone before another pass
+        # is computed again.
+        with mode(net, dropout=False, statistics=True):
+            logits = call(net, params, x)
         return logits, torch.stack(samples)
 
     def _run_heads(self, x: Tensor, passes: int, params: Params | None) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,7 @@ from revar.progress import Silent
 from revar.recipe import Budget
 from revar.registry import METHODS
 from revar.replay import Recorder, ReplayedSteps, can_replay
+from revar.spares import Positions
 from revar.training import InterruptedRun
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 from support.gpu import GPU, needs_gpu
@@ -44,7 +45,7 @@ class Again:
     into its place, trains otherwise with it.
     """
 
-    def record(self, operations: Callable[[], None]) -> Callable[[], None]:
+    def record(self, operations: Callable[[], None], positions: Positions) -> Callable[[], None]:
         """The calls themselves."""
         return operations
 
@@ -55,7 +56,7 @@ class Unable:
     def __init__(self, able: int = 0) -> None:
         self.asked, self.able = 0, able
 
-    def record(self, operations: Callable[[], None]) -> Callable[[], None]:
+    def record(self, operations: Callable[[], None], positions: Positions) -> Callable[[], None]:
         """Refuse, in two lines."""
         self.asked += 1
         if self.asked <= self.able:
@@ -164,14 +165,14 @@ def test_what_was_recorded_is_given_up_when_something_cannot_be() -> None:
     assert 0 < made[0].replayed < all_of_them[0].replayed / 2
 
 
-def test_passes_that_are_computed_again_are_never_recorded() -> None:
-    """Dropout everywhere: each of ReVaR's T passes is a whole one. ERM takes none."""
-    for method, recorded in (("revar", False), ("erm", True)):
-        plain = trained(method, dropout_placement="everywhere", epochs=4)
-        with replayed() as made:
-            again = trained(method, dropout_placement="everywhere", epochs=4)
-        assert differing(plain, again) == []
-        assert (made[0].replayed > 10) == recorded
+@pytest.mark.parametrize("method", ["revar", "revar-paper", "vr", "erm"])
+def test_whole_passes_are_replayed_too(method: str) -> None:
+    """Dropout everywhere: each of the T passes is computed again in the backward pass."""
+    plain = trained(method, dropout_placement="everywhere", epochs=4)
+    with replayed() as made:
+        again = trained(method, dropout_placement="everywhere", epochs=4)
+    assert differing(plain, again) == []
+    assert made[0].replayed > 10
 
 
 SETTINGS: dict[str, Any] = {
@@ -185,6 +186,8 @@ SETTINGS: dict[str, Any] = {
     "clipped": {"gradient_clip": 0.1, "schedule": "step"},
     "adamw": {"optimiser": "adamw"},
     "layer decay": {"layer_decay": 0.7},
+    "in parts": {"micro_batch": 8},
+    "in parts, shared": {"micro_batch": 8, "shares_gradient": True, "candidates": "train"},
 }
 
 
@@ -254,8 +257,7 @@ def test_when_steps_may_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
         budget = Budget(graphs=graphs, micro_batch=parts, recompute=again)
         got = can_replay(budget, device, known_net=known)
         wanted = graphs == "always" or (graphs == "auto" and known)
-        whole = parts is None and not again
-        assert got == (wanted and device == cuda and whole and processes == 1), (
+        assert got == (wanted and device == cuda and processes == 1), (
             graphs, device, known, parts, again, processes,
         )  # fmt: skip
 
@@ -346,10 +348,39 @@ def test_graphs_train_the_same_bits_of_nets_of_others(backbone: str, scorer: str
 @pytest.mark.parametrize("method", ["erm", "sat", "trajectory", "revar", "revar-paper"])
 @pytest.mark.parametrize("backbone", ["resnet20", "vit-cifar"])
 def test_blocks_computed_again_train_the_same_bits_on_a_gpu(method: str, backbone: str) -> None:
+    """As usual, and recorded."""
     plain, _ = on_gpu(method, "never", backbone=backbone)
-    again, count = on_gpu(method, "auto", backbone=backbone, recompute=True)
+    for graphs in ("never", "auto"):
+        again, count = on_gpu(method, graphs, backbone=backbone, recompute=True)
+        assert differing(plain, again) == []
+        assert (count > 20) == (graphs == "auto")
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("revar", {"interval": 2, "dropout_placement": "everywhere"}),
+        ("revar-paper", {"interval": 3, "dropout_placement": "everywhere"}),
+        (
+            "revar-paper",
+            {"interval": 3, "dropout_placement": "everywhere", "shares_gradient": True},
+        ),
+        ("revar", {"interval": 2, "dropout_placement": "everywhere", "recompute": True}),
+        ("vr", {"dropout_placement": "everywhere"}),
+        ("erm", {"micro_batch": 8, "dropout_placement": "everywhere"}),
+        ("revar-paper", {"interval": 3, "micro_batch": 8}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_graphs_go_back_to_any_state_of_the_generator(
+    method: str, settings: dict[str, Any]
+) -> None:
+    """What is computed again draws the masks that it drew before, in the middle of a step."""
+    plain, none = on_gpu(method, "never", **settings)
+    again, count = on_gpu(method, "auto", **settings)
     assert differing(plain, again) == []
-    assert count == 0
+    assert (none, count > 20) == (0, True)
 
 
 class Looks(nn.Module):

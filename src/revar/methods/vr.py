@@ -12,13 +12,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from revar import fields
+from revar.again import computed_again
 from revar.errors import InputError
-from revar.functional import Params, at_least_single, average, call, mode
+from revar.functional import Params, at_least_single, average, call
 from revar.methods.base import Method, Plan, phase_start
-from revar.sharded import current, using
 from revar.stochastic import Space
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
@@ -146,17 +145,12 @@ def training_passes(networks: Networks, x: Tensor, passes: int) -> Tensor:
     if passes == 1:
         return first.unsqueeze(0)
     assert networks.sampler is not None
+    # In place of themselves, so that they do not move the statistics.
     own: Params = dict(classifier.named_parameters())
-    share = current()
-
-    def again(part: str, inputs: Tensor) -> Tensor:
-        # Inside the function, because the backward pass may run it again.
-        with using(share), mode(classifier, dropout=True, statistics=False):
-            return call(classifier, own, inputs, part=part)
-
     if networks.sampler.shared_trunk:
-        rest = [again("forward_head", features) for _ in range(passes - 1)]
+        head = partial(call, classifier, own, features, part="forward_head")
+        rest = [head() for _ in range(passes - 1)]
     else:
-        whole = partial(again, "forward")
-        rest = [checkpoint(whole, x, use_reentrant=False) for _ in range(passes - 1)]
+        whole = partial(call, classifier, own)
+        rest = [computed_again(classifier, whole, x) for _ in range(passes - 1)]
     return torch.stack([first, *rest])
