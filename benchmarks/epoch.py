@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -20,6 +21,15 @@ from rich.table import Table
 
 from steps import Setting, Size, Timed, paper, timed, timed_in_turns
 from where import here, keep
+
+REVAR: dict[str, dict[str, Any]] = {
+    "512 every 5 steps": {"interval": 5, "meta_batch": 512, "shares_gradient": False},
+    "a batch every 10 steps": {"interval": 10, "meta_batch": None, "shares_gradient": True},
+    "a batch every 5 steps, upper layers": {
+        "interval": 5, "meta_batch": None, "shares_gradient": True, "aligned_layers": "upper",
+    },
+}  # fmt: skip
+"""Ways to choose its meta steps."""
 
 
 def settings(scorer: str, names: list[str] | None, *, gpu: bool) -> list[Setting]:
@@ -36,6 +46,8 @@ def settings(scorer: str, names: list[str] | None, *, gpu: bool) -> list[Setting
               aligned_layers="upper"),
         paper("network, half size", "network", scorer, shares_gradient=True, scorer_reduction=2),
         Setting(name="revar (default)", method="revar", changes=(("warmup", 0.0),)),
+        *(Setting(name=f"revar, {name}", method="revar", changes=(("warmup", 0.0), *fields.items()))
+          for name, fields in REVAR.items()),
         Setting(name="trajectory", method="trajectory",
                 changes=(("start", 0.0), ("early_from", 0.0))),
     ]  # fmt: skip

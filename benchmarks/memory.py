@@ -1,10 +1,11 @@
 """What a step keeps in memory, and how long it takes: as usual, in parts, and by blocks.
 
 Two kinds of steps on noise: plain training, and training with a meta step of the paper's in every
-step, whose U-Score reads features, so that nearly all memory is the classifier's. Steps are not
-replayed. *Kept* is what one pass of the classifier saves for its backward pass, *made* the most
-that a whole step holds at a time beyond what was there before it: on a GPU by its allocator, on a
-CPU by the tensors alive. On a CPU the settings take turns.
+step, whose U-Score reads features, so that nearly all memory is the classifier's. *Kept* is what
+one pass of the classifier saves for its backward pass, *made* the most that a whole step holds at a
+time beyond what was there before it: on a GPU by its allocator, on a CPU by the tensors alive. On a
+CPU the settings take turns. On a GPU memory is that of steps that are not replayed, and times are
+of both: a graph keeps what a step makes.
 
     python benchmarks/memory.py --json results/memory/cpu_32.json
     python benchmarks/memory.py --device cuda --backbone resnet50 --size 224 --batch 64 \
@@ -20,7 +21,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ class Figures:
     made_mib: float = 0.0
     peak_mib: float | None = None
     milliseconds: list[float] = field(default_factory=list)
+    replayed: list[float] = field(default_factory=list)
 
 
 class Alive(TorchDispatchMode):
@@ -155,7 +157,20 @@ def measured(
                     found[name].milliseconds.append(run.go(each))
             for run in runs.values():
                 run.check()
+        if device.type == "cuda":
+            for one in together:
+                found[one.name].replayed = replayed(one, size, device, repeats)
         yield found
+
+
+def replayed(setting: Setting, size: Size, device: torch.device, repeats: int) -> list[float]:
+    """Milliseconds of its steps as a run on a GPU takes them."""
+    with running(replace(setting, graphs=True), size, device) as run:
+        run.go(6)
+        found = [run.go(10) for _ in range(repeats)]
+        assert run.replayed is not None
+        assert run.replayed.replayed > 0, "its steps cannot be recorded"
+    return found
 
 
 def described(found: Mapping[str, Figures]) -> dict[str, dict[str, Any]]:
@@ -163,9 +178,10 @@ def described(found: Mapping[str, Figures]) -> dict[str, dict[str, Any]]:
     kept: dict[str, dict[str, Any]] = {name: asdict(value) for name, value in found.items()}
     for name, value in found.items():
         usual = found.get(name.split(",", maxsplit=1)[0])
-        turns = zip(value.milliseconds, usual.milliseconds, strict=True) if usual else ()
-        ratios = [ours / theirs for ours, theirs in turns]
-        kept[name]["ratio"] = statistics.median(ratios) if ratios else None
+        for ratio, times in (("ratio", "milliseconds"), ("ratio_replayed", "replayed")):
+            turns = zip(getattr(value, times), getattr(usual, times), strict=True) if usual else ()
+            ratios = [ours / theirs for ours, theirs in turns]
+            kept[name][ratio] = statistics.median(ratios) if ratios else None
     return kept
 
 
@@ -193,13 +209,19 @@ def main() -> None:
         print(f"{len(found)} of {len(chosen)} settings measured", file=sys.stderr, flush=True)
     title = f"{options.backbone}, {options.size} px, batch {options.batch}, {options.device}"
     table = Table(title=title)
-    for column in ("setting", "kept MiB", "made MiB", "ms a step", "against as usual"):
+    columns = ["setting", "kept MiB", "made MiB", "ms a step", "against as usual"]
+    kinds = [("milliseconds", "ratio")]
+    if device.type == "cuda":
+        columns += ["replayed", "against as usual"]
+        kinds.append(("replayed", "ratio_replayed"))
+    for column in columns:
         table.add_column(column, justify="left" if column == "setting" else "right")
     for name, value in described(found).items():
-        middle = statistics.median(value["milliseconds"])
-        ratio = "" if value["ratio"] is None else f"{value['ratio']:.2f}"
-        table.add_row(name, f"{value['kept_mib']:.1f}", f"{value['made_mib']:.1f}",
-                      f"{middle:.1f}", ratio)  # fmt: skip
+        cells = [name, f"{value['kept_mib']:.1f}", f"{value['made_mib']:.1f}"]
+        for times, ratio in kinds:
+            cells.append(f"{statistics.median(value[times]):.1f}")
+            cells.append("" if value[ratio] is None else f"{value[ratio]:.2f}")
+        table.add_row(*cells)
     Console().print(table)
 
 

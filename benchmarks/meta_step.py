@@ -43,6 +43,7 @@ from peers_meta import APPROXIMATE, LIBRARIES, LR, PEERS, Problem, Setting, Step
 from revar.bilevel import OneStep, Strategy, alignments
 from revar.functional import Params, call, mode, parameters
 from revar.methods.reweighting import linear_surrogate
+from revar.nets.base import convolution_weights
 from revar.stochastic import DropoutPasses
 
 Figures = dict[str, Any]
@@ -64,7 +65,10 @@ def revar_step(problem: Problem, strategy: Strategy, *, shared_trunk: bool) -> N
 
     with problem.autocast():
         weights = problem.weights()
-        one = OneStep(losses=losses, weights=weights.detach(), lr=LR, meta_loss=meta_loss)
+        one = OneStep(
+            losses=losses, weights=weights.detach(), lr=LR, meta_loss=meta_loss,
+            halved=convolution_weights(net),
+        )  # fmt: skip
         found = alignments(one, parameters(net), strategy)
     problem.update(linear_surrogate(weights, found.values, LR))
 

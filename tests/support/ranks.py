@@ -59,16 +59,21 @@ def run_ranks(
     return found
 
 
-def train_cases(cases: Mapping[str, Case], count: int, out: Path) -> None:
-    """Train cases by several processes, or by one; the end of each is in ``out/NAME``."""
+def train_cases(
+    cases: Mapping[str, Case], count: int, out: Path, device: str = "cpu", seconds: float = 150
+) -> None:
+    """Train cases by several processes, or by one; the end of each is in ``out/NAME``.
+
+    Several processes on a GPU are on the same one.
+    """
     described = out / "cases.json"
     described.write_text(json.dumps(cases))
-    for code, _, err in run_ranks(__file__, count, str(described)):
+    for code, _, err in run_ranks(__file__, count, str(described), device, seconds=seconds):
         assert code == 0, err
 
 
 class Witness:
-    """Keeps the log, both optimisers, and the generator after the last step."""
+    """Keeps the log, both optimisers, and the generators after the last step."""
 
     def __init__(self) -> None:
         self.log: list[dict[str, Any]] = []
@@ -91,7 +96,9 @@ class Witness:
     def finished_epoch(self, record: EpochRecord) -> None:
         import torch
 
-        self.generator = torch.get_rng_state()
+        self.generators = {"CPU": torch.get_rng_state()}
+        if torch.cuda.is_initialized():
+            self.generators["GPU"] = torch.cuda.get_rng_state()
         self.log.append({k: v for k, v in asdict(record).items() if k != "seconds"})
 
 
@@ -114,7 +121,7 @@ def sources() -> dict[str, Source]:
     }
 
 
-def main(described: Path) -> None:
+def main(described: Path, where: str) -> None:
     import torch
     from safetensors.torch import save_file
 
@@ -126,19 +133,23 @@ def main(described: Path) -> None:
     from revar.recipe import Budget, Recipe, make_method, with_settings
     from revar.rows import shared_rows
 
-    cpu, given = torch.device("cpu"), sources()
-    with joined(cpu, timeout=60) as world:
+    # Half precision is what a GPU takes unless told.
+    budget = Budget(epochs=2, precision="float32")
+
+    device, given = torch.device(where), sources()
+    with joined(device, one_gpu=True, timeout=60) as world:
         for name, (data, method, settings) in json.loads(described.read_text()).items():
-            recipe = Recipe(method=make_method(method), budget=Budget(epochs=2), test_passes=2)
+            recipe = Recipe(method=make_method(method), budget=budget, test_passes=2)
             prepared = prepare(with_settings(recipe, settings), given[data])
             witness = Witness()
-            model = fit_prepared(prepared, device=cpu, observer=witness, keeper=witness)
+            model = fit_prepared(prepared, device=device, observer=witness, keeper=witness)
             parts = shared_rows(model.networks)
             whole = {k: v for k, v in model.networks.state_dict().items() if k not in parts}
             found = {f"weights {k}": v for k, v in whole.items()}
             # Without the one that stands for those of others.
             found |= {f"part {k}": v[:-1] for k, v in parts.items()}
-            found["weights of the generator"] = witness.generator
+            for place, state in witness.generators.items():
+                found[f"weights of the generator of the {place}"] = state
             if world.first:
                 found |= {f"progress {k}": v for k, v in witness.progress.items()}
             for split, predictions in model.predictions.items():
@@ -146,7 +157,7 @@ def main(described: Path) -> None:
                 for kind in (predictions.columns, predictions.scores):
                     found |= {f"{k} {split}": torch.from_numpy(v) for k, v in kind.items()}
             save_file(
-                {k: v.contiguous() for k, v in found.items()},
+                {k: v.cpu().contiguous() for k, v in found.items()},
                 described.parent / f"{name}-{world.rank}.safetensors",
             )
             log = described.parent / f"{name}-{world.rank}.json"
@@ -154,4 +165,4 @@ def main(described: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])
