@@ -227,9 +227,7 @@ class ReplayedSteps:
     ) -> None:
         """Take one step."""
         clock = clock_of(state, budget)
-        recordable = (
-            self._recorder is not None and getattr(method, "engine", "") != "double_backward"
-        )
+        recordable = self._recorder is not None and _recordable(state, method)
         kind = method.kind(clock) if recordable else None
         if kind is None:
             take_step(state, method, task, budget, batch, state.feeds, clock)
@@ -240,8 +238,7 @@ class ReplayedSteps:
         self._seen[key] += 1
 
         def operations(batch: Batch, feeds: Feeds) -> None:
-            # The type of the parameters: another would have to be converted in every kernel.
-            rate = self._rate.to(state.optimiser.param_groups[0]["params"][0].dtype)
+            rate = self._rate.float()
             take_step(state, method, task, budget, batch, feeds, replace(clock, lr=rate))
 
         recorded = self._recorded.get(key)
@@ -291,6 +288,15 @@ class ReplayedSteps:
             reason = str(error).splitlines()[0]
             warnings.warn(f"steps are not replayed: {reason}", RuntimeWarning, stacklevel=2)
             return None
+
+
+def _recordable(state: TrainingState, method: Method) -> bool:
+    """Whether a step can be recorded, and rounds as it would otherwise.
+
+    Torch's kernels that read a learning rate on the device read one in single precision.
+    """
+    dtype = state.optimiser.param_groups[0]["params"][0].dtype
+    return dtype == torch.float32 and getattr(method, "engine", "") != "double_backward"
 
 
 def _layout(batch: Batch) -> tuple[Hashable, ...]:

@@ -175,6 +175,20 @@ def test_whole_passes_are_replayed_too(method: str) -> None:
     assert made[0].replayed > 10
 
 
+def test_steps_in_double_precision_are_not_recorded() -> None:
+    """A GPU's kernels that read the learning rate from the device take one in single precision."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        plain = trained("revar", epochs=4)
+        with replayed() as made:
+            again = trained("revar", epochs=4)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {value.dtype for value in plain.values()} >= {torch.float64}
+    assert differing(plain, again) == []
+    assert made[0].replayed == 0
+
+
 SETTINGS: dict[str, Any] = {
     "shared, train": {"shares_gradient": True, "candidates": "train"},
     "shared, held out": {"shares_gradient": True, "candidates": "held_out"},
