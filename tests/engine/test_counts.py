@@ -117,8 +117,13 @@ PASSES: dict[str, dict[str, dict[str, int]]] = {
     "trajectory": {"plain": {"trunk": 1, "head": 2, "scorer": 1}},
     "revar": {
         "plain": {"trunk": 1, "head": 2, "scorer": 1},
-        # Look-ahead, meta gradient (T heads on one trunk), forward mode, evidence for the weights
-        # and for the candidates, and the step itself.
+        # The step itself, which is the look-ahead; meta gradient (T heads on one trunk), forward
+        # mode, and evidence for the candidates.
+        "meta": {"trunk": 4, "head": 6, "scorer": 2},
+    },
+    "revar, own look-ahead": {
+        "plain": {"trunk": 1, "head": 2, "scorer": 1},
+        # The look-ahead and evidence for its weights are two more.
         "meta": {"trunk": 6, "head": 8, "scorer": 3},
     },
     "revar-paper": {
@@ -132,7 +137,10 @@ PASSES: dict[str, dict[str, dict[str, int]]] = {
         "meta": {"trunk": 3, "head": 4, "scorer": 1},
     },
 }
-METHODS: dict[str, ReVaR] = {"revar-paper, shared": replace(ReVaR.paper(), shares_gradient=True)}
+METHODS: dict[str, ReVaR] = {
+    "revar, own look-ahead": ReVaR(shares_gradient=False),
+    "revar-paper, shared": replace(ReVaR.paper(), shares_gradient=True),
+}
 
 
 @pytest.mark.parametrize("method", PASSES)

@@ -49,7 +49,8 @@ def _images() -> Source:
 
 def _stopped_and_resumed(method: str, device: torch.device, folder: Path) -> tuple[Tensor, Tensor]:
     """[P] weights of a run, and of one that was stopped twice."""
-    chosen = replace(recipe(method, epochs=3, deterministic=True), backbone="resnet20")
+    often = {"interval": 2} if method == "revar" else {}
+    chosen = replace(recipe(method, epochs=3, deterministic=True, **often), backbone="resnet20")
     data = prepare(chosen, _images())
     whole = fit_prepared(data, device=device, observer=Silent())
     keeper = FolderKeeper(folder)

@@ -108,13 +108,13 @@ class ReVaR(Bilevel):
     scorer_pretrained: str | None = None
     update: Literal["linear", "proximal"] = "proximal"
     candidates: Literal["train", "held_out"] = "held_out"
-    meta_batch: int | None = 512
+    meta_batch: int | None = None
     weight_normalisation: WeightNormalisation = "batch_mean_one"
     variance_weight: float = 1.0
     variance_space: Space = "softmax"
     meta_prediction: Literal["deterministic", "dropout_mean"] = "deterministic"
     passes: int = 10
-    interval: int = 5
+    interval: int = 10
     warmup: float = 1 / 12
     warmup_epochs: int | None = None
     outer_optimiser: Literal["adam", "sgd"] = "adam"
@@ -126,7 +126,7 @@ class ReVaR(Bilevel):
     unlabelled_from: float = 230 / 300
     unlabelled_from_epoch: int | None = None
     engine: Strategy = "forward_mode"
-    shares_gradient: bool = False
+    shares_gradient: bool = True
     aligned_layers: Literal["all", "upper"] = "all"
     default_score: DefaultScore = "fused"
 
@@ -142,6 +142,7 @@ class ReVaR(Bilevel):
             interval=15,
             outer_optimiser="sgd",
             outer_learning_rate=1e-4,
+            shares_gradient=False,
             default_score="uscore",
         )
 
@@ -169,8 +170,8 @@ class ReVaR(Bilevel):
             )  # fmt: skip
         if self.engine == "double_backward":
             for name, only in (("shares_gradient", False), ("aligned_layers", "all")):
-                whole = "be left alone: double_backward takes every step whole"
-                fields.require(getattr(self, name) == only, self, name, whole)
+                whole = f"be {str(only).lower()} with engine=double_backward, which takes every "
+                fields.require(getattr(self, name) == only, self, name, f"{whole}step whole")
         if self.scorer != "network":
             for name in ("scorer_backbone", "scorer_pretrained"):
                 fields.require(
