@@ -81,6 +81,8 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
     if isinstance(networks.scorer, NetworkScorer):
         return Evidence(x, nothing, nothing)
     classifier = networks.classifier
+    if features is not None and isinstance(networks.scorer, FeatureScorer) and classifier.is_flat:
+        return Evidence(x, at_least_single(features), nothing)
     with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
         if features is None:
             features = classifier.forward_features(x)
