@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from revar.bilevel import Taken
 from revar.errors import InputError
 from revar.feeds import DataFeeds
-from revar.functional import Params, Rate, mode
+from revar.functional import Params, Rate, mode, trainable
 from revar.methods.base import Bilevel, Method, Plan, Scoring
 from revar.methods.entropy import entropies
 from revar.nets.finetuning import layer_rates
@@ -268,8 +268,8 @@ def _teach(
 
 def _gradient_of(net: nn.Module) -> Params:
     """By the name of the parameter; zero where the loss does not reach."""
-    trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
-    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in trained.items()}
+    trained = trainable(net).items()
+    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in trained}
 
 
 def _take_outer_step(

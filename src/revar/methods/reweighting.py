@@ -28,6 +28,8 @@ from revar.stochastic import DropoutPasses, Space
 from revar.types import Batch, Feeds, Networks, Task
 
 WeightNormalisation = Literal["none", "batch_mean_one", "sum_one"]
+_NOTHING = torch.empty(0)
+"""In place of what a scorer does not read."""
 
 
 def normalise_weights(raw: Tensor, how: WeightNormalisation) -> Tensor:
@@ -77,18 +79,17 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
         x: [n, ...] normalised inputs.
         features: of the trunk on x, where a pass has them already.
     """
-    nothing = x.new_empty(0)
     if isinstance(networks.scorer, NetworkScorer):
-        return Evidence(x, nothing, nothing)
+        return Evidence(x, _NOTHING, _NOTHING)
     classifier = networks.classifier
     if features is not None and isinstance(networks.scorer, FeatureScorer) and classifier.is_flat:
-        return Evidence(x, at_least_single(features), nothing)
+        return Evidence(x, at_least_single(features), _NOTHING)
     with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
         if features is None:
             features = classifier.forward_features(x)
         embedding = at_least_single(classifier.embed(features))
         if isinstance(networks.scorer, FeatureScorer):
-            return Evidence(x, embedding, nothing)
+            return Evidence(x, embedding, _NOTHING)
         logits = classifier.forward_head(features)
         return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
 
