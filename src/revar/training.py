@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from revar.bilevel import Taken
+from revar.devices import keep_memory
 from revar.errors import InputError
 from revar.feeds import DataFeeds
 from revar.functional import Params, Rate, mode, trainable
@@ -116,6 +117,7 @@ def new_state(
     outer = None
     if isinstance(method, Scoring) and networks.scorer is not None:
         outer = make_outer(method.outer, list(networks.scorer.parameters()))
+    keep_memory(device)
     return TrainingState(networks, optimiser, outer, feeds, device, Totals(device))
 
 
