@@ -25,8 +25,8 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from revar.dropouts import DROPOUTS
 from revar.dual_norm import MetaBatchNorm
+from revar.forward_rules import ForwardRules
 from revar.functional import Params, Rate, average
 from revar.parallel import world
 from revar.randomness import RandomState, preserved
@@ -146,52 +146,9 @@ def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Pa
     return value.detach(), gradient
 
 
-class _ForwardMode(MetaBatchNorm):
-    """Batch norm and dropout with rules that are cheap in forward mode."""
-
-    def __init__(self) -> None:
-        super().__init__(by_batch=True)
-
-    def anew(self) -> _ForwardMode:
-        """Another such block, with the rule for dropout."""
-        return _ForwardMode()
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Replace both, pass everything else through."""
-        if func in DROPOUTS:
-            return _dual_dropout(func, *args, **(kwargs or {}))
-        return super().__torch_function__(func, types, args, kwargs)
-
-
-def _dual_dropout(
-    func: Callable[..., Tensor],
-    input: Tensor,  # noqa: A002  (named as in torch.nn.functional, it may come by keyword)
-    p: float = 0.5,
-    training: bool = True,
-    inplace: bool = False,
-) -> Tensor:
-    """Dropout of a value and its tangent by one mask, the one torch would draw.
-
-    Its own rule on the CPU gives the mask a tangent of zeros, which takes longer to find out than
-    a small net takes for a pass.
-    """
-    value, tangent = forward_ad.unpack_dual(input)
-    if tangent is None or value.is_cuda or not training or p == 0:
-        return func(input, p, training, inplace)
-    mask = func(torch.ones_like(value), p, True)
-    dropped: Tensor = forward_ad.make_dual(value * mask, tangent * mask)
-    return dropped
-
-
 def _forward_norm() -> AbstractContextManager[Any]:
     """What forward mode needs; processes that split the rows have joint layers already."""
-    return _ForwardMode() if world().size == 1 else nullcontext()
+    return ForwardRules() if world().size == 1 else nullcontext()
 
 
 def _backward_norm(params: Params) -> AbstractContextManager[Any]:

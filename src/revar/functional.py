@@ -22,7 +22,26 @@ _Place = tuple[dict[str, Any], str, Tensor, str]
 
 def parameters(net: nn.Module) -> Params:
     """The trainable parameters of a network, detached: a point to differentiate at."""
-    return {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
+    return {name: p.detach() for name, p in trainable(net).items()}
+
+
+def trainable(net: nn.Module) -> dict[str, nn.Parameter]:
+    """The trainable parameters themselves, by the first of their names.
+
+    As ``named_parameters`` finds them, whose walk costs as much as a pass of a small net.
+    """
+    found: dict[nn.Parameter, str] = {}
+    _collect(net, "", found)
+    return {name: parameter for parameter, name in found.items()}
+
+
+def _collect(module: nn.Module, prefix: str, found: dict[nn.Parameter, str]) -> None:
+    for key, parameter in module._parameters.items():
+        if parameter is not None and parameter.requires_grad:
+            found.setdefault(parameter, prefix + key)
+    for key, child in module._modules.items():
+        if child is not None:
+            _collect(child, f"{prefix}{key}.", found)
 
 
 def call(net: nn.Module, params: Params | None, *inputs: Tensor, part: str = "forward") -> Tensor:
@@ -91,7 +110,9 @@ def _only_reads(module: nn.Module) -> bool:
 
 
 def copied(tensors: list[Tensor]) -> list[Tensor]:
-    """Of all of them, those of a kind at once: a net has hundreds of small ones."""
+    """Of all of them, on a GPU those of a kind at once: a net has hundreds of small ones."""
+    if all(value.device.type == "cpu" for value in tensors):
+        return [value.detach().clone() for value in tensors]
     copies = [torch.empty_like(value) for value in tensors]
     kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for number, value in enumerate(tensors):
@@ -167,25 +188,27 @@ def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> Iterator[None]:
     (and update its running statistics, unless `call` hands it copies); after
     `keep_statistics` it uses those all the same. All flags come back.
     """
-    # Straight into their attributes: a module's own way to set one costs more than a small layer.
-    modules: list[nn.Module] = []
-    _walk(net, modules)
-    flags = [(vars(module), module.training) for module in modules]
-    by_batch = not statistics
+    flags: list[tuple[dict[str, Any], bool]] = []
     try:
-        for module in modules:
-            norm = isinstance(module, _NormBase)
-            wanted = by_batch and not getattr(module, _KEPT, False) if norm else dropout
-            vars(module)["training"] = wanted
+        _set(net, dropout, not statistics, flags)
         yield
     finally:
-        for attributes, training in flags:
+        # The first last: a module that is used twice came here twice.
+        for attributes, training in reversed(flags):
             attributes["training"] = training
 
 
-def _walk(module: nn.Module, found: list[nn.Module]) -> None:
-    """All modules; one that is used twice comes twice."""
-    found.append(module)
+def _set(
+    module: nn.Module, dropout: bool, by_batch: bool, flags: list[tuple[dict[str, Any], bool]]
+) -> None:
+    """Set the flags of all modules, and keep those they had.
+
+    Straight into their attributes: a module's own way to set one costs more than a small layer.
+    """
+    attributes = vars(module)
+    flags.append((attributes, module.training))
+    norm = isinstance(module, _NormBase)
+    attributes["training"] = by_batch and _KEPT not in attributes if norm else dropout
     for child in module._modules.values():
         if child is not None:
-            _walk(child, found)
+            _set(child, dropout, by_batch, flags)

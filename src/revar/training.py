@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from revar.bilevel import Taken
+from revar.devices import keep_memory
 from revar.errors import InputError
 from revar.feeds import DataFeeds
-from revar.functional import Params, Rate, mode
+from revar.functional import Params, Rate, mode, trainable
 from revar.methods.base import Bilevel, Method, Plan, Scoring
 from revar.methods.entropy import entropies
 from revar.nets.finetuning import layer_rates
@@ -116,6 +117,7 @@ def new_state(
     outer = None
     if isinstance(method, Scoring) and networks.scorer is not None:
         outer = make_outer(method.outer, list(networks.scorer.parameters()))
+    keep_memory(device)
     return TrainingState(networks, optimiser, outer, feeds, device, Totals(device))
 
 
@@ -268,8 +270,8 @@ def _teach(
 
 def _gradient_of(net: nn.Module) -> Params:
     """By the name of the parameter; zero where the loss does not reach."""
-    trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
-    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in trained.items()}
+    trained = trainable(net).items()
+    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in trained}
 
 
 def _take_outer_step(

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from revar.bilevel import directional_derivative
-from revar.functional import Params, call, mode, parameters, placed
+from revar.functional import Params, call, mode, parameters, placed, trainable
 
 
 class _Tied(nn.Module):
@@ -36,6 +36,14 @@ def test_a_tied_parameter_is_replaced_everywhere_and_comes_back() -> None:
     assert torch.equal(call(net, {"first.weight": double}, x), 8 * x)
     assert net.first.weight is own
     assert net.second.weight is own
+
+
+def test_parameters_are_found_as_torch_finds_them() -> None:
+    net = nn.Sequential(_Tied(), nn.BatchNorm1d(3), nn.Linear(3, 2, bias=False), _Tied())
+    net[2].weight.requires_grad_(False)
+    wanted = [(name, id(p)) for name, p in net.named_parameters() if p.requires_grad]
+    assert [(name, id(p)) for name, p in trainable(net).items()] == wanted
+    assert list(parameters(net)) == [name for name, _ in wanted]
 
 
 def test_parameters_come_back_after_an_error() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from revar import fields
 from revar.bilevel import Losses, Objective, Strategy
+from revar.dropouts import quick_dropout
 from revar.functional import Params, Rate, at_least_single, average, call, mode
 from revar.methods.base import Method
 from revar.nets.scorer import (
@@ -22,10 +24,12 @@ from revar.nets.scorer import (
 )
 from revar.parallel import world
 from revar.sharded import alone, sharing
-from revar.stochastic import Space
+from revar.stochastic import DropoutPasses, Space
 from revar.types import Batch, Feeds, Networks, Task
 
 WeightNormalisation = Literal["none", "batch_mean_one", "sum_one"]
+_NOTHING = torch.empty(0)
+"""In place of what a scorer does not read."""
 
 
 def normalise_weights(raw: Tensor, how: WeightNormalisation) -> Tensor:
@@ -75,16 +79,17 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
         x: [n, ...] normalised inputs.
         features: of the trunk on x, where a pass has them already.
     """
-    nothing = x.new_empty(0)
     if isinstance(networks.scorer, NetworkScorer):
-        return Evidence(x, nothing, nothing)
+        return Evidence(x, _NOTHING, _NOTHING)
     classifier = networks.classifier
+    if features is not None and isinstance(networks.scorer, FeatureScorer) and classifier.is_flat:
+        return Evidence(x, at_least_single(features), _NOTHING)
     with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
         if features is None:
             features = classifier.forward_features(x)
         embedding = at_least_single(classifier.embed(features))
         if isinstance(networks.scorer, FeatureScorer):
-            return Evidence(x, embedding, nothing)
+            return Evidence(x, embedding, _NOTHING)
         logits = classifier.forward_head(features)
         return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
 
@@ -135,6 +140,12 @@ def halves(feeds: Feeds, half: int) -> tuple[Batch, Batch]:
     return drawn.part(slice(None, half)), drawn.part(slice(half, 2 * half))
 
 
+def _many_masks(sampler: DropoutPasses, device: torch.device) -> AbstractContextManager[Any]:
+    """For dropout passes that are not run again; processes that split the rows draw together."""
+    quick = sampler.shared_trunk and world().size == 1
+    return quick_dropout(device) if quick else nullcontext()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaObjective:
     """The meta-loss: classification loss on the meta set plus dropout variance (equation 4).
@@ -167,7 +178,7 @@ class MetaObjective:
             if self.variance_weight == 0 and self.prediction == "deterministic":
                 return average(losses_of(networks, task, meta, training=False)(params))
             assert networks.sampler is not None
-            with sharing(*sizes):
+            with sharing(*sizes), _many_masks(networks.sampler, x.device):
                 logits, samples = networks.sampler.run(x, self.passes, params)
             # Half precision would round away a small variance.
             samples = at_least_single(samples)
@@ -192,7 +203,10 @@ class MetaObjective:
 
         def objective(params: Params) -> Tensor:
             assert networks.sampler is not None
-            with sharing(len(x) if count is None else count):
+            with (
+                sharing(len(x) if count is None else count),
+                _many_masks(networks.sampler, x.device),
+            ):
                 _, samples = networks.sampler.run(x, self.passes, params)
             spread = task.variance(at_least_single(samples), self.space)
             return self.variance_weight * average(spread)

@@ -59,6 +59,11 @@ class Classifier(ABC, nn.Module):
         """Features as [n, n_features], for whoever reads them (the U-Score)."""
         return features
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether features are what `embed` makes of them, so that it need not run."""
+        return type(self).embed is Classifier.embed
+
     def forward(self, x: Tensor) -> Tensor:
         """[n, ...] inputs to [n, C] logits."""
         return self.forward_head(self.forward_features(x))
