@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from revar import training
+from revar.commands.processes import leave
 from revar.data.augment import Augment
 from revar.feeds import DataFeeds
 from revar.fitting import build_networks
@@ -322,7 +323,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.worker is not None:
         print(json.dumps(work(json.loads(options.worker))))
-        return
+        leave(0)
     rows = measure(options)
     print(table(rows))
     figures: Figures = {"scaling": rows}

@@ -183,6 +183,19 @@ def test_what_broke_a_message_is_told() -> None:
         raise torch.OutOfMemoryError("not theirs")
 
 
+@pytest.mark.parametrize("one_of", [1, 2])
+def test_a_process_of_several_ends_without_what_may_abort_it(one_of: int) -> None:
+    """As threads of gloo do now and then; one that is alone ends as usual."""
+    lines = "import atexit, os; atexit.register(os.abort); from revar.cli import main; main()"
+    several = {"RANK": "0", "WORLD_SIZE": str(one_of)} if one_of > 1 else {}
+    done = subprocess.run(
+        [sys.executable, "-c", lines, "list", "scores"],
+        env=ENVIRONMENT | several, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "softmax" in done.stdout
+    assert done.returncode == (0 if one_of > 1 else -signal.SIGABRT)
+
+
 def test_to_leave_waits_for_nobody_and_loses_no_word() -> None:
     text = """
 import sys, threading

@@ -165,4 +165,7 @@ def main(described: Path, where: str) -> None:
 
 
 if __name__ == "__main__":
+    from revar.commands.processes import leave
+
     main(Path(sys.argv[1]), sys.argv[2])
+    leave(0)

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from revar import rows, training
+from revar.commands.processes import leave
 from revar.fitting import fit_prepared
 from revar.methods.base import Sizes
 from revar.methods.dictionary import Dictionary, PseudoLabels
@@ -218,3 +219,4 @@ if __name__ == "__main__":
             print(json.dumps(answers))
         else:
             train(what, where)
+    leave(0)

@@ -19,6 +19,7 @@ from revar.cli import (  # noqa: F401  (each adds its commands)
     using,
 )
 from revar.cli.app import ARGUMENTS, ERR, app
+from revar.commands.processes import count, leave
 from revar.errors import DataWarning, InputError
 
 # typer carries its own click since 0.25; what it exports tells which one is in use.
@@ -103,4 +104,7 @@ def _run(arguments: list[str]) -> int:
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if count() > 1:
+        leave(code)
+    sys.exit(code)

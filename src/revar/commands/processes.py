@@ -69,10 +69,10 @@ def end_with_parent() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End at once, with all said that was to be said.
+    """End this process of several at once, with all said that was to be said.
 
-    After a process was lost, threads of gloo that still wait for it abort an ordinary exit now and
-    then, with another exit code and a line of C++.
+    Threads of gloo abort an ordinary exit now and then, after a process was lost and also when all
+    has gone well, with another exit code and a line of C++.
     """
     sys.stdout.flush()
     sys.stderr.flush()
