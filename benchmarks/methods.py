@@ -167,8 +167,8 @@ def table(
             cell = f"{100 * values[name]:.2f} ± {100 * spread:.2f}"
             best = min(values.values()) if figure == "ece" else max(values.values())
             cells.append(f"**{cell}**" if values[name] == best else cell)
-        cost = seconds[name] / seconds["erm"]
-        lines.append(f"| {name} | {of[name][0]['score']} | {' | '.join(cells)} | {cost:.1f} |")
+        cost = f"{seconds[name] / seconds['erm']:.1f}" if "erm" in seconds else ""
+        lines.append(f"| {name} | {of[name][0]['score']} | {' | '.join(cells)} | {cost} |")
     return "\n".join(lines)
 
 

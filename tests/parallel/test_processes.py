@@ -160,7 +160,7 @@ def test_the_processes_end_with_whoever_started_them(archive: Path, tmp_path: Pa
     [
         (["--processes", "0"], "--processes is 0, it must be at least 1"),
         (
-            ["--processes", "2", "--method", "revar", "--set", "engine=double_backward"],
+            ["--processes", "2", "--method", "revar-paper", "--set", "engine=double_backward"],
             "engine=double_backward runs in one process: use engine=forward_mode",
         ),
     ],
