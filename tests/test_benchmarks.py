@@ -241,3 +241,38 @@ def test_figures_say_what_made_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert found.where.commit() != "abc1234"
     assert json.loads((tmp_path / "new" / "some.json").read_text()) == {**made, "figure": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["new"]
+
+
+def test_times_of_one_device_are_what_the_estimate_reads(tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    small = ["--backbone", "convnet", "--scorer", "convnet", "--size", "8", "--batch", "8"]
+    subprocess.run(
+        [
+            sys.executable, str(ROOT / "benchmarks" / "one_gpu.py"), *small, "--classes", "3",
+            "--steps", "2", "--device", "cpu", "--json", str(out),
+        ],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    found = json.loads(out.read_text())
+    for times in (found, found["replayed"]):
+        assert times["plain_step_ms"] > 0
+        assert times["weighted_step_ms"] > 0
+        assert times["meta_step_ms"] > 0
+    assert found["batch_per_gpu"] == 8
+    assert "not replayed" in found["source"]
+
+
+def test_a_shared_gradient_is_compared_with_a_look_ahead_of_its_own(tmp_path: Path) -> None:
+    out = tmp_path / "clusters.json"
+    subprocess.run(
+        [
+            sys.executable, str(ROOT / "benchmarks" / "shared_gradient.py"), "--seeds", "1",
+            "--json", str(out),
+        ],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    found = json.loads(out.read_text())["relative_weights"]
+    assert found["perceptron"]["its own"][0] < 0.8
+    assert {name: set(ways) for name, ways in found.items()} == dict.fromkeys(
+        ("mlp", "perceptron"), {"its own", "the training step"}
+    )

@@ -178,6 +178,15 @@ def test_the_meta_steps_of_revar() -> None:
         assert said[1] in page
 
 
+def test_what_g_learns_with_a_shared_gradient() -> None:
+    page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    file = ROOT / "results" / "shared_gradient" / "clusters.json"
+    found = json.loads(file.read_text(encoding="utf-8"))["relative_weights"]
+    own, shared = (sum(v < 0.8 for v in found["mlp"][w]) for w in ("its own", "the training step"))
+    assert f"in {own} seeds of 8 with a look-ahead of its own and in {shared} of 8" in page
+    assert all(v < 0.8 for values in found["perceptron"].values() for v in values)
+
+
 def test_ways_to_make_g_cheaper() -> None:
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     table = page[page.index("**Ways to make g cheaper**") :].split("\n\n")[1].splitlines()[2:]
