@@ -392,3 +392,13 @@ def test_an_unknown_entry_gets_the_nearest() -> None:
         find("score", "uscor", SCORES)
     with pytest.raises(InputError, match='unknown score "zzz": known: softmax'):
         find("score", "zzz", SCORES)
+
+
+@pytest.mark.parametrize("name", ["revar", "revar-paper", "ibr"])
+def test_a_recipe_older_than_a_shared_gradient_had_none(name: str) -> None:
+    """Whatever the default is now."""
+    stored = Recipe(method=make_method(name)).to_json()
+    del stored["method"]["shares_gradient"]
+    method = Recipe.from_json(stored).method
+    assert isinstance(method, ReVaR)
+    assert not method.shares_gradient

@@ -163,7 +163,7 @@ def test_resuming_a_finished_run_removes_what_a_kill_left(
         ({"epochs": 5}, "its budget.epochs is 4, not 5"),
         ({"seed": 1}, "holds another run"),
         ({"method": "erm", "settings": {**FAST, "meta_fraction": "0.1"}}, "its method.name is"),
-        ({"settings": {**FAST, "interval": "7"}}, "its method.interval is 5, not 7"),
+        ({"settings": {**FAST, "interval": "7"}}, "its method.interval is 10, not 7"),
     ],
 )
 def test_resuming_another_recipe_is_refused_and_the_field_named(

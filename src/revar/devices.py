@@ -34,4 +34,4 @@ def keep_memory(device: torch.device) -> None:
     system takes longer than what a small net writes into it. Elsewhere this does nothing.
     """
     if device.type == "cpu":
-        torch.empty(_LARGE, dtype=torch.uint8)
+        torch.empty(_LARGE, dtype=torch.uint8, device="cpu")

@@ -65,7 +65,7 @@ def mask(func: Callable[..., Tensor], like: Tensor, p: float) -> Tensor:
     if not (_ALIKE and func is F.dropout and _plain(made) and 0 < p < 1):
         return func(torch.ones_like(like), p, True)
     parts = made.view(-1).split(_AT_ONCE)
-    doubles = torch.empty(len(parts[0]), dtype=torch.float64)
+    doubles = torch.empty(len(parts[0]), dtype=torch.float64, device="cpu")
     for part in parts:
         torch.lt(doubles[: len(part)].uniform_(), 1 - p, out=part)
     return made.div_(1 - p)

@@ -173,6 +173,12 @@ class Start:
         return replace(self, sha256=found)
 
 
+_ABSENT: dict[str, dict[str, Any]] = {
+    name: {"shares_gradient": False} for name in ("revar", "revar-paper", "ibr")
+}
+"""What fields mean that a stored recipe is too old to have, where the default is something else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """Everything chosen: with the data and a machine, it decides every bit of a run.
@@ -232,7 +238,7 @@ class Recipe:
         try:
             method = dict(values.pop("method"))
             name = method.pop("name")
-            chosen = fields.from_json(method_class(name), method)
+            chosen = fields.from_json(method_class(name), {**_ABSENT.get(name, {}), **method})
             nested: dict[str, Any] = {
                 key: fields.from_json(kind, values.pop(key))
                 for key, kind in (("dropout", Dropout), ("budget", Budget), ("splits", SplitPlan))

@@ -168,13 +168,13 @@ class Step(Protocol):
 def train_step(
     state: TrainingState, method: Method, task: Task, budget: Budget, batch: Batch
 ) -> None:
-    """One step, the outer one first where it is due."""
+    """One step, the outer one too where it is due."""
     take_step(state, method, task, budget, batch, state.feeds, clock_of(state, budget))
     state.step_in_epoch += 1
 
 
 def outer_due(state: TrainingState, method: Method, clock: Clock) -> bool:
-    """Whether the scorer is updated before this step."""
+    """Whether the scorer is updated in this step."""
     return isinstance(method, Bilevel) and state.outer is not None and method.outer_due(clock)
 
 

@@ -194,7 +194,8 @@ def pictures(folder: Path) -> Source:
 
 
 def trained(method: str, data: Source, **settings: object) -> Model:
-    given: dict[str, Any] = {"augment": "shift", "batch_size": 16, **settings}
+    often = {"interval": 2} if method == "revar" else {}
+    given: dict[str, Any] = {"augment": "shift", "batch_size": 16, **often, **settings}
     chosen = replace(recipe(method, epochs=2, **given), backbone="convnet")
     return fit_model(chosen, data, device=CPU, observer=Silent())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from revar import ReVaR
+from revar.studies.controlled import ENTRANTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -176,6 +177,23 @@ def test_the_meta_steps_of_revar() -> None:
     ):
         assert said[0] == count
         assert said[1] in page
+
+
+def test_what_the_meta_steps_of_revar_cost_before() -> None:
+    page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    small = np.mean(ratios("resnet18-32px-?")["revar, 512 every 5 steps"])
+    (large,) = ratios("revar-512-resnet50-224px")["revar (default)"]
+    assert f"{small:.1f} times at 32 px and {large:.1f} at 224 px" in page
+
+
+def test_the_controlled_study_keeps_the_meta_steps_it_was_made_with() -> None:
+    made = json.loads((ROOT / "results" / "controlled" / "study.json").read_text("utf-8"))
+    method = ENTRANTS["revar"].method
+    assert isinstance(method, ReVaR)
+    text = json.dumps(made)
+    for field in ("interval", "meta_batch"):
+        assert f'"{field}": {getattr(method, field)}' in text
+    assert (method.interval, method.meta_batch, method.shares_gradient) == (5, 512, False)
 
 
 def test_what_g_learns_with_a_shared_gradient() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -82,15 +83,19 @@ def test_gradients_are_the_same_and_nothing_is_dropped_in_evaluation() -> None:
 def test_a_processor_that_draws_otherwise_has_its_own_masks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dropouts, "_ALIKE", False)
-    x, calls = torch.ones(50), []
+    torch_dropout, x = F.dropout, torch.ones(50)
+    calls: list[object] = []
 
-    def noting(*args: object) -> Tensor:
+    def noting(*args: Any) -> Tensor:
         calls.append(args)
-        return F.dropout(*args)  # type: ignore[arg-type]
+        return torch_dropout(*args)
 
-    assert same(lambda: mask(noting, x, 0.3), lambda: F.dropout(x, 0.3))
-    assert len(calls) == 1
+    monkeypatch.setattr(F, "dropout", noting)
+    for alike in (dropouts._ALIKE, False):
+        calls.clear()
+        monkeypatch.setattr(dropouts, "_ALIKE", alike)
+        assert same(lambda: mask(F.dropout, x, 0.3), lambda: torch_dropout(x, 0.3))
+        assert len(calls) == (0 if alike else 1)
     assert not isinstance(quick_dropout(CPU), torch.overrides.TorchFunctionMode)
 
 

@@ -287,7 +287,7 @@ class Bilevel(Scoring):
 
     @abstractmethod
     def outer_due(self, clock: Clock) -> bool:
-        """Whether the scorer is updated before this step."""
+        """Whether the scorer is updated in this step."""
 
     @abstractmethod
     def weigh(self, networks: Networks, task: Task, batch: Batch) -> Tensor:

@@ -94,8 +94,7 @@ class ReVaR(Bilevel):
         unlabelled_from_epoch: the same in epochs, instead.
         engine: strategy for the hypergradient; all give the same numbers.
         shares_gradient: the look-ahead is the training step itself, whose gradient is there
-            anyway, and g is updated after it instead of before [no]. The weights of a step are
-            then those of g before its update; the hypergradient is exact.
+            anyway, and g is updated after it [no, before]; the hypergradient is exact.
         aligned_layers: ``all`` [yes], or ``upper``: gradients are compared in the upper quarter
             of the layers and the head only, an approximation that needs no derivative of the
             rest.
@@ -169,9 +168,9 @@ class ReVaR(Bilevel):
                 "meta-loss with unlabelled=only",
             )  # fmt: skip
         if self.engine == "double_backward":
-            for name, only in (("shares_gradient", False), ("aligned_layers", "all")):
-                whole = f"be {str(only).lower()} with engine=double_backward, which takes every "
-                fields.require(getattr(self, name) == only, self, name, f"{whole}step whole")
+            whole = "with engine=double_backward, which takes every step whole"
+            fields.require(not self.shares_gradient, self, "shares_gradient", f"be false {whole}")
+            fields.require(self.aligned_layers == "all", self, "aligned_layers", f"be all {whole}")
         if self.scorer != "network":
             for name in ("scorer_backbone", "scorer_pretrained"):
                 fields.require(

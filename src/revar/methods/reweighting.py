@@ -28,7 +28,7 @@ from revar.stochastic import DropoutPasses, Space
 from revar.types import Batch, Feeds, Networks, Task
 
 WeightNormalisation = Literal["none", "batch_mean_one", "sum_one"]
-_NOTHING = torch.empty(0)
+_NOTHING = torch.empty(0, device="cpu")
 """In place of what a scorer does not read."""
 
 
