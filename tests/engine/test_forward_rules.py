@@ -37,6 +37,8 @@ def same(one: Callable[[], Tensor], other: Callable[[], Tensor]) -> bool:
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.3, 0.5, 1.0])
 @pytest.mark.parametrize("size", SIZES)
 def test_masks_are_those_of_torch(size: tuple[int, ...], p: float, dtype: torch.dtype) -> None:
+    if not dropouts._ALIKE:
+        pytest.skip("this processor draws masks otherwise: torch would be compared with torch")
     x = torch.randn(size).to(dtype)
     assert same(lambda: mask(F.dropout, x, p), lambda: F.dropout(torch.ones_like(x), p))
 
