@@ -1,4 +1,4 @@
-"""Rules of forward mode that are cheap: for batch norm, dropout, and products with a constant.
+"""Rules of forward mode that are cheap: for convolutions, batch norm, dropout, and products.
 
 Where an operation has a tangent of one input only, torch's rules give the others a tangent of
 zeros. Nothing is computed with it, but to find that out takes longer than a small net takes for a
@@ -12,20 +12,27 @@ from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
+import torch.nn.functional as F
 from torch import Tensor
 
 from revar.dropouts import DROPOUTS, mask
-from revar.dual_norm import MetaBatchNorm
+from revar.dual_norm import MetaBatchNorm, by_batch, normed_by
+from revar.kept import CONVOLUTIONS, Kept
 
 _PRODUCTS = (torch.mul, Tensor.mul)
 """What becomes of ``a * b``, too."""
 
 
 class ForwardRules(MetaBatchNorm):
-    """A block in which these rules hold, and everything else is itself."""
+    """A block in which these rules hold, and everything else is itself.
 
-    def __init__(self) -> None:
+    Args:
+        kept: what a training pass over the same rows has found.
+    """
+
+    def __init__(self, kept: Kept | None = None) -> None:
         super().__init__(by_batch=True)
+        self._kept = kept
 
     def anew(self) -> ForwardRules:
         """Another such block, with all of the rules."""
@@ -39,11 +46,47 @@ class ForwardRules(MetaBatchNorm):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Replace what has a rule here, pass everything else through."""
+        kwargs = kwargs or {}
         if func in DROPOUTS:
-            return _dropout(func, *args, **(kwargs or {}))
+            return _dropout(func, *args, **kwargs)
+        if func in CONVOLUTIONS:
+            return _convolved(self._known(func, args), func, *args, **kwargs)
+        if func is F.batch_norm and by_batch(args, kwargs):
+            known = self._known(func, args)
+            if known:
+                mean, inverse = known
+                return normed_by(mean, inverse, *args, **kwargs)
         if func in _PRODUCTS and not kwargs:
             return _product(*args)
         return super().__torch_function__(func, types, args, kwargs)
+
+    def _known(self, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        return () if self._kept is None else self._kept.of_next(func, args[0])
+
+
+def _convolved(
+    known: tuple[Tensor, ...], func: Callable[..., Tensor], input: Tensor,  # noqa: A002
+    weight: Tensor, bias: Tensor | None = None, *others: Any, **named: Any,
+) -> Tensor:  # fmt: skip
+    """A convolution and its tangent, ``x * dw + db + dx * w``: what there is of it.
+
+    Torch's rule multiplies by the missing tangent of images, too, as if it were zeros.
+    """
+    (x, dx), (w, dw) = _parts(input), _parts(weight)
+    b, db = _parts(bias)
+    value = known[0] if known else func(x, w, b, *others, **named)
+    tangent: Tensor | None = None
+    if dw is not None:
+        tangent = func(x, dw, db, *others, **named)
+    elif db is not None:
+        tangent = torch.zeros_like(value).add_(db.view(-1, *[1] * (value.ndim - 2)))
+    if dx is not None:
+        moved = func(dx, w, None, *others, **named)
+        tangent = moved if tangent is None else tangent.add_(moved)
+    if tangent is None:
+        return value
+    convolved: Tensor = forward_ad.make_dual(value, tangent)
+    return convolved
 
 
 def _dropout(

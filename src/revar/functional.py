@@ -179,6 +179,11 @@ def keep_statistics(net: nn.Module) -> None:
             setattr(module, _KEPT, True)
 
 
+def norms_by_batch(net: nn.Module) -> bool:
+    """Whether some layer, in the mode it is in, takes its statistics from the batch."""
+    return any(module.training for module in net.modules() if isinstance(module, _NormBase))
+
+
 @contextmanager
 def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> Iterator[None]:
     """Run a network with dropout on or off, normalising by the batch or by its statistics.

@@ -233,7 +233,7 @@ def _take_step(
     loss.backward()
     _average_gradients(state.optimiser)
     if start is not None:
-        taken = Taken(_gradient_of(networks.classifier), start)
+        taken = Taken(_gradient_of(networks.classifier), start, result.kept)
         _take_outer_step(state, method, task, budget, batch, feeds, clock, (result, taken))
     if result.teaching is not None:
         _teach(state, method, budget, result.teaching, clock)

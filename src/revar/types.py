@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from revar.functional import Rate, at_least_single
+from revar.kept import Kept
 from revar.nets.base import Classifier
 from revar.nets.normalise import Normalise
 from revar.nets.scorer import Scored
@@ -184,6 +185,7 @@ class StepResult:
         teaching: scalar to minimise over the scorer, for methods that teach it in every step.
         scored: what those are made of and is not yet differentiated, where the outer level of the
             same step does that.
+        kept: what the pass has found, where the outer level passes over the same rows.
     """
 
     loss: Tensor
@@ -191,6 +193,7 @@ class StepResult:
     weights: Tensor | None = None
     scored: Scored | None = None
     teaching: Tensor | None = None
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,19 +136,36 @@ PASSES: dict[str, dict[str, dict[str, int]]] = {
         # The step itself is the look-ahead, and g's one pass serves both.
         "meta": {"trunk": 3, "head": 4, "scorer": 1},
     },
+    "revar-paper on features, shared": {
+        "plain": {"trunk": 1, "head": 1, "scorer": 1},
+        # A deterministic pass more, whose features g is taught on.
+        "meta": {"trunk": 4, "head": 4, "scorer": 1},
+    },
+    "revar-paper on features, shared, no batch norm": {
+        "plain": {"trunk": 1, "head": 1, "scorer": 1},
+        # The training pass has the features of a deterministic one.
+        "meta": {"trunk": 3, "head": 4, "scorer": 1},
+    },
 }
 METHODS: dict[str, ReVaR] = {
     "revar, own look-ahead": ReVaR(shares_gradient=False),
     "revar-paper, shared": replace(ReVaR.paper(), shares_gradient=True),
+    "revar-paper on features, shared": replace(
+        ReVaR.paper(), shares_gradient=True, scorer="features"
+    ),
+    "revar-paper on features, shared, no batch norm": replace(
+        ReVaR.paper(), shares_gradient=True, scorer="features"
+    ),
 }
 
 
 @pytest.mark.parametrize("method", PASSES)
 def test_passes_of_a_step(method: str, steps: list[tuple[str, Counter[str], Counter[str]]]) -> None:
     x, y = blobs(200)
+    backbone = "perceptron" if method.endswith("no batch norm") else "mlp"
     with one_thread():
         SelectiveClassifier(
-            METHODS.get(method, method), epochs=8, batch_size=32, random_state=0
+            METHODS.get(method, method), backbone=backbone, epochs=8, batch_size=32, random_state=0
         ).fit(x, y)
     # The warm-up comes first: what a step costs later is what counts.
     last = {kind: passes for kind, passes, _ in steps[len(steps) // 2 :]}

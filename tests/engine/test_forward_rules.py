@@ -128,3 +128,35 @@ def test_products_are_those_of_torch(
         assert value.dtype == usual.primal.dtype
         assert (tangent is None) is (usual.tangent is None)
         assert tangent is None or torch.equal(tangent, usual.tangent)
+
+
+LAYERS = [(F.conv1d, (5, 4, 9)), (F.conv2d, (5, 4, 6, 7)), (F.conv3d, (3, 4, 5, 5, 4))]
+
+
+@pytest.mark.parametrize("moved", ["x", "w", "b", "xw", "wb", "xb", "xwb", ""])
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=["1d", "2d", "3d"])
+def test_convolutions_are_those_of_torch(
+    layer: Callable[..., Tensor], shape: tuple[int, ...], moved: str
+) -> None:
+    """Whatever has a tangent."""
+    torch.manual_seed(4)
+    kernel = (6, 2, *(3 for _ in shape[2:]))
+    at = {"x": torch.randn(shape), "w": torch.randn(kernel), "b": torch.randn(6)}
+    tangents = {name: torch.randn_like(value) for name, value in at.items()}
+
+    def found() -> tuple[Tensor, Tensor]:
+        with forward_ad.dual_level():
+            dual = {
+                name: forward_ad.make_dual(value, tangents[name]) if name in moved else value
+                for name, value in at.items()
+            }
+            got = layer(dual["x"], dual["w"], dual["b"], stride=2, padding=1, groups=2)
+            value, tangent = forward_ad.unpack_dual(got)
+            return value.clone(), torch.zeros(()) if tangent is None else tangent.clone()
+
+    expected = found()
+    with ForwardRules():
+        got = found()
+    assert torch.equal(got[0], expected[0])
+    torch.testing.assert_close(got[1], expected[1], rtol=1e-5, atol=1e-5)
+    assert bool(moved) is bool(got[1].any())

@@ -307,7 +307,11 @@ def by_hand(
         # The pass of the step: it moves the running statistics, which the meta-loss then uses.
         features = f.forward_features(batch.x)
         f.forward_head(features)
-    drawn = RandomState.capture(CPU)
+        drawn = RandomState.capture(CPU)
+    if held_out is None:
+        # What is differentiated is what g will be asked about.
+        with torch.no_grad(), mode(f, dropout=False, statistics=True):
+            features = f.forward_features(batch.x)
     w = weights(features)
     _, gradient = value_and_gradient(lambda at: (w.detach() * training(at)).mean(), theta)
     after = {name: p - LR * gradient[name] for name, p in theta.items()}
