@@ -23,7 +23,6 @@ from typing import Any, Literal
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from revar.dual_norm import MetaBatchNorm
 from revar.forward_rules import ForwardRules
@@ -80,10 +79,13 @@ class Taken:
     Attributes:
         gradient: of its weighted loss, by the name of the parameter.
         start: of the generators before its pass.
+        along: ``<grad l_i, direction>`` for every example, by what its pass left; ``None`` where
+            that takes a pass of its own.
     """
 
     gradient: Params
     start: RandomState
+    along: Callable[[Params], Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +102,32 @@ class Alignments:
     meta_loss: Tensor
 
 
+_ATTENTION: tuple[tuple[Callable[[], bool], Callable[[bool], None]], ...] = (
+    (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+    (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
+    (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
+    (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
+)
+"""Kernels of attention: whether one is allowed, and how to say so."""
+_PLAIN = (False, False, False, False, True)
+
+
 @contextmanager
 def plain_attention() -> Iterator[None]:
     """Run attention on the kernel that has forward mode and a second derivative.
 
     The fused ones lack both, and would drop other entries than this one does.
     """
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
+    # Not `sdpa_kernel`: to find out what was set takes it as long as a small net takes for a layer.
+    before = [asked() for asked, _ in _ATTENTION]
     try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
+        for (_, choose), wanted in zip(_ATTENTION, _PLAIN, strict=True):
+            choose(wanted)
+        yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
+        for (_, choose), enabled in zip(_ATTENTION, before, strict=True):
+            choose(enabled)
 
 
 def full_precision(params: Params) -> torch.autocast:
@@ -231,6 +246,8 @@ def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -
     ahead = _stepped(params, taken.gradient, problem.lr)
     with plain_attention():
         meta_loss, direction = _meta_gradient(problem, ahead)
+        if taken.along is not None and problem.candidates is None and strategy == "forward_mode":
+            return Alignments(taken.along(direction), meta_loss)
         with taken.start.again():
             values = _along(problem, params, direction, strategy)
     return Alignments(values, meta_loss)

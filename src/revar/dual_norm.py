@@ -55,16 +55,26 @@ class _ByBatch(torch.autograd.Function):
         bias_tangent: Tensor | None, _: None,
     ) -> Tensor:  # fmt: skip
         x, weight, mean, inverse = ctx.saved_tensors
-        scale = torch.zeros_like(mean) if weight_tangent is None else weight_tangent
-        shift = torch.zeros_like(mean) if bias_tangent is None else bias_tangent
-        if x_tangent is None:
-            return _affine(x, scale, shift, mean, inverse)
-        if x.is_cuda:
-            return _in_one(x_tangent, x, weight, mean, inverse, scale, shift)
-        moved, _, _ = torch.ops.aten.native_batch_norm_backward(
-            x_tangent, x, weight, None, None, mean, inverse, True, ctx.eps, [True, False, False]
+        return tangent_by_batch(
+            x, weight, mean, inverse, ctx.eps, x_tangent, weight_tangent, bias_tangent
         )
-        return _affine(x, scale, shift, mean, inverse).add_(moved)
+
+
+def tangent_by_batch(
+    x: Tensor, weight: Tensor, mean: Tensor, inverse: Tensor, eps: float,
+    x_tangent: Tensor | None, weight_tangent: Tensor | None, bias_tangent: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Of ``weight * h + bias``; ``None`` is a tangent of zero."""
+    scale = torch.zeros_like(mean) if weight_tangent is None else weight_tangent
+    shift = torch.zeros_like(mean) if bias_tangent is None else bias_tangent
+    if x_tangent is None:
+        return _affine(x, scale, shift, mean, inverse)
+    if x.is_cuda:
+        return _in_one(x_tangent, x, weight, mean, inverse, scale, shift)
+    moved, _, _ = torch.ops.aten.native_batch_norm_backward(
+        x_tangent, x, weight, None, None, mean, inverse, True, eps, [True, False, False]
+    )
+    return _affine(x, scale, shift, mean, inverse).add_(moved)
 
 
 def _in_one(
@@ -144,13 +154,22 @@ class _ByStatistics(torch.autograd.Function):
         bias_tangent: Tensor | None, *_: None,
     ) -> Tensor:  # fmt: skip
         x, weight, mean, inverse = ctx.saved_tensors
-        zero = torch.zeros_like(mean)
-        scale = zero if weight_tangent is None else weight_tangent
-        shift = zero if bias_tangent is None else bias_tangent
-        tangent = _affine(x, scale, shift, mean, inverse)
-        if x_tangent is None:
-            return tangent
-        return tangent.add_(_affine(x_tangent, weight, zero, zero, inverse))
+        tangents = (x_tangent, weight_tangent, bias_tangent)
+        return tangent_by_statistics(x, weight, mean, inverse, *tangents)
+
+
+def tangent_by_statistics(
+    x: Tensor, weight: Tensor, mean: Tensor, inverse: Tensor,
+    x_tangent: Tensor | None, weight_tangent: Tensor | None, bias_tangent: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Of ``weight * (x - mean) * inverse + bias``; ``None`` is a tangent of zero."""
+    zero = torch.zeros_like(mean)
+    scale = zero if weight_tangent is None else weight_tangent
+    shift = zero if bias_tangent is None else bias_tangent
+    tangent = _affine(x, scale, shift, mean, inverse)
+    if x_tangent is None:
+        return tangent
+    return tangent.add_(_affine(x_tangent, weight, zero, zero, inverse))
 
 
 def batch_norm(

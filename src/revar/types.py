@@ -65,6 +65,22 @@ class Task:
         losses = F.cross_entropy(at_least_single(logits), batch.y, reduction="none")
         return self.weighted(losses, batch)
 
+    def slopes(self, logits: Tensor, tangent: Tensor, batch: Batch) -> Tensor | None:
+        """[n] how fast `losses` change where logits move along a tangent, to the bits of torch.
+
+        ``None`` where the losses are not these.
+
+        Args:
+            logits: [n, C], in single precision or finer.
+            tangent: [n, C] of them.
+            batch: the examples.
+        """
+        if type(self).losses is not Task.losses:
+            return None
+        powers = (logits - logits.amax(-1, keepdim=True)).exp_()
+        expected = (powers * tangent).sum(-1).div_(powers.sum(-1))
+        return self.weighted(expected.sub_(tangent.gather(-1, batch.y[:, None])[:, 0]), batch)
+
     def weighted(self, losses: Tensor, batch: Batch) -> Tensor:
         """Any [n] losses times the weight of each example and that of its class."""
         if self.class_weights is not None:
