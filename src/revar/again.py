@@ -19,7 +19,6 @@ from torch.utils.checkpoint import checkpoint
 
 from revar.dual_norm import current_norm, usual_norm
 from revar.functional import copied
-from revar.kept import give_up_keeping
 from revar.randomness import RandomState
 from revar.sharded import current, using
 
@@ -63,7 +62,6 @@ class Again:
         """What the function says."""
         if self._start is None:
             self._start = RandomState.capture(self._device)
-            give_up_keeping()
             return self._function(*inputs)
         with self._start.again(), self.as_it_was():
             return self._function(*inputs)

@@ -23,12 +23,10 @@ from typing import Any, Literal
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from revar.dual_norm import MetaBatchNorm
 from revar.forward_rules import ForwardRules
 from revar.functional import Params, Rate, average
-from revar.kept import Kept
 from revar.parallel import world
 from revar.randomness import RandomState, preserved
 
@@ -56,8 +54,6 @@ class OneStep:
         taken: the training step, where its gradient is known; else a pass of its own finds it.
         halved: names of parameters that autocast rounds wherever they are used: they are rounded
             once, all together, instead of one by one in every pass.
-        keeps: whether the pass of the look-ahead is kept for forward mode (`revar.kept`): where the
-            code of the network is known.
     """
 
     losses: Losses
@@ -68,7 +64,6 @@ class OneStep:
     aligned: frozenset[str] | None = None
     taken: Taken | None = None
     halved: frozenset[str] = frozenset()
-    keeps: bool = False
 
     def part(self, params: Params) -> Params:
         """Those parameters that gradients are compared in."""
@@ -84,12 +79,13 @@ class Taken:
     Attributes:
         gradient: of its weighted loss, by the name of the parameter.
         start: of the generators before its pass.
-        kept: what its pass has found, if that was kept.
+        along: ``<grad l_i, direction>`` for every example, by what its pass left; ``None`` where
+            that takes a pass of its own.
     """
 
     gradient: Params
     start: RandomState
-    kept: Kept | None = None
+    along: Callable[[Params], Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +102,32 @@ class Alignments:
     meta_loss: Tensor
 
 
+_ATTENTION: tuple[tuple[Callable[[], bool], Callable[[bool], None]], ...] = (
+    (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+    (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
+    (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
+    (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
+)
+"""Kernels of attention: whether one is allowed, and how to say so."""
+_PLAIN = (False, False, False, False, True)
+
+
 @contextmanager
 def plain_attention() -> Iterator[None]:
     """Run attention on the kernel that has forward mode and a second derivative.
 
     The fused ones lack both, and would drop other entries than this one does.
     """
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
+    # Not `sdpa_kernel`: to find out what was set takes it as long as a small net takes for a layer.
+    before = [asked() for asked, _ in _ATTENTION]
     try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
+        for (_, choose), wanted in zip(_ATTENTION, _PLAIN, strict=True):
+            choose(wanted)
+        yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
+        for (_, choose), enabled in zip(_ATTENTION, before, strict=True):
+            choose(enabled)
 
 
 def full_precision(params: Params) -> torch.autocast:
@@ -126,19 +135,11 @@ def full_precision(params: Params) -> torch.autocast:
     return torch.autocast(next(iter(params.values())).device.type, enabled=False)
 
 
-def lookahead(
-    losses: Losses, params: Params, weights: Tensor | None, lr: Rate, kept: Kept | None = None
-) -> Params:
-    """``theta - lr * grad (1/n) sum_i w_i l_i(theta)``, detached; its pass may be kept."""
+def lookahead(losses: Losses, params: Params, weights: Tensor | None, lr: Rate) -> Params:
+    """``theta - lr * grad (1/n) sum_i w_i l_i(theta)``, detached."""
     if weights is None:
         return params
-
-    def weighted(at: Params) -> Tensor:
-        with kept or nullcontext():
-            found = losses(at)
-        return average(weights * found)
-
-    _, gradient = value_and_gradient(weighted, params)
+    _, gradient = value_and_gradient(lambda at: average(weights * losses(at)), params)
     return _stepped(params, gradient, lr)
 
 
@@ -160,9 +161,9 @@ def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Pa
     return value.detach(), gradient
 
 
-def _forward_norm(kept: Kept | None) -> AbstractContextManager[Any]:
+def _forward_norm() -> AbstractContextManager[Any]:
     """What forward mode needs; processes that split the rows have joint layers already."""
-    return ForwardRules(kept) if world().size == 1 else nullcontext()
+    return ForwardRules() if world().size == 1 else nullcontext()
 
 
 def _backward_norm(params: Params) -> AbstractContextManager[Any]:
@@ -180,20 +181,18 @@ def _load_forward_mode() -> None:
             forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
 
 
-def directional_derivative(
-    losses: Losses, params: Params, direction: Params, kept: Kept | None = None
-) -> Tensor:
+def directional_derivative(losses: Losses, params: Params, direction: Params) -> Tensor:
     """``<grad l_i, direction>`` for every example at once: one forward-mode pass.
 
     In the precision of the caller: under autocast to bfloat16 it has the relative error of a
     gradient taken there. Several processes take it in full precision: rules of their joint layers
-    would mix types. What a training pass at these parameters has kept is not computed again.
+    would mix types.
     """
     _load_forward_mode()
     precision = nullcontext() if world().size == 1 else full_precision(params)
     with torch.no_grad(), precision, plain_attention(), forward_ad.dual_level():
         dual = {name: forward_ad.make_dual(p, direction[name]) for name, p in params.items()}
-        with _forward_norm(kept):
+        with _forward_norm():
             values = losses(dual)
         primal, tangent = forward_ad.unpack_dual(values)
         return torch.zeros_like(primal) if tangent is None else tangent.clone()
@@ -235,11 +234,10 @@ def alignments(problem: OneStep, params: Params, strategy: Strategy = "forward_m
     with preserved(device) as start, plain_attention():
         if strategy == "double_backward":
             return _double_backward(problem, params, start)
-        kept = Kept() if _keeps(problem, strategy) else None
-        ahead = lookahead(problem.losses, params, problem.weights, problem.lr, kept)
+        ahead = lookahead(problem.losses, params, problem.weights, problem.lr)
         meta_loss, direction = _meta_gradient(problem, ahead)
         start.restore()
-        values = _along(problem, params, direction, strategy, kept)
+        values = _along(problem, params, direction, strategy)
     return Alignments(values, meta_loss)
 
 
@@ -248,15 +246,11 @@ def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -
     ahead = _stepped(params, taken.gradient, problem.lr)
     with plain_attention():
         meta_loss, direction = _meta_gradient(problem, ahead)
+        if taken.along is not None and problem.candidates is None and strategy == "forward_mode":
+            return Alignments(taken.along(direction), meta_loss)
         with taken.start.again():
-            values = _along(problem, params, direction, strategy, taken.kept)
+            values = _along(problem, params, direction, strategy)
     return Alignments(values, meta_loss)
-
-
-def _keeps(problem: OneStep, strategy: Strategy) -> bool:
-    """Whether forward mode passes over the rows of a look-ahead of its own."""
-    same_rows = problem.candidates is None and problem.weights is not None
-    return problem.keeps and same_rows and strategy == "forward_mode" and world().size == 1
 
 
 def rounded(params: Params, names: frozenset[str]) -> Params:
@@ -284,13 +278,11 @@ def _meta_gradient(problem: OneStep, ahead: Params) -> tuple[Tensor, Params]:
         )
 
 
-def _along(
-    problem: OneStep, params: Params, direction: Params, strategy: Strategy, kept: Kept | None
-) -> Tensor:
+def _along(problem: OneStep, params: Params, direction: Params, strategy: Strategy) -> Tensor:
     losses, at = problem.candidates or problem.losses, problem.part(params)
     if strategy == "forward_mode":
         at, direction = (rounded(part, problem.halved) for part in (at, direction))
-        return directional_derivative(losses, at, direction, kept)
+        return directional_derivative(losses, at, direction)
     return central_difference(losses, at, direction)
 
 

@@ -67,8 +67,8 @@ def mask(func: Callable[..., Tensor], like: Tensor, p: float) -> Tensor:
     parts = made.view(-1).split(_AT_ONCE)
     doubles = torch.empty(len(parts[0]), dtype=torch.float64, device="cpu")
     for part in parts:
-        torch.lt(doubles[: len(part)].uniform_(), 1 - p, out=part)
-    return made.div_(1 - p)
+        torch.lt(doubles[: len(part)].uniform_(), 1 - p, out=part).div_(1 - p)
+    return made
 
 
 def _plain(x: Tensor) -> bool:

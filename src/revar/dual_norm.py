@@ -54,33 +54,17 @@ class _ByBatch(torch.autograd.Function):
         ctx: Any, x_tangent: Tensor | None, weight_tangent: Tensor | None,
         bias_tangent: Tensor | None, _: None,
     ) -> Tensor:  # fmt: skip
-        return _moved(ctx, x_tangent, weight_tangent, bias_tangent)
+        x, weight, mean, inverse = ctx.saved_tensors
+        return tangent_by_batch(
+            x, weight, mean, inverse, ctx.eps, x_tangent, weight_tangent, bias_tangent
+        )
 
 
-class _ByKnown(torch.autograd.Function):
-    """The same with mean and inverse deviation of the batch that are known already."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor, eps: float
-    ) -> Tensor:
-        ctx.save_for_forward(x, weight, mean, inverse)
-        ctx.eps = eps
-        return _affine(x, weight, bias, mean, inverse)
-
-    @staticmethod
-    def jvp(
-        ctx: Any, x_tangent: Tensor | None, weight_tangent: Tensor | None,
-        bias_tangent: Tensor | None, *_: None,
-    ) -> Tensor:  # fmt: skip
-        return _moved(ctx, x_tangent, weight_tangent, bias_tangent)
-
-
-def _moved(
-    ctx: Any, x_tangent: Tensor | None, weight_tangent: Tensor | None, bias_tangent: Tensor | None
-) -> Tensor:
-    """The tangent of batch norm by the batch."""
-    x, weight, mean, inverse = ctx.saved_tensors
+def tangent_by_batch(
+    x: Tensor, weight: Tensor, mean: Tensor, inverse: Tensor, eps: float,
+    x_tangent: Tensor | None, weight_tangent: Tensor | None, bias_tangent: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Of ``weight * h + bias``; ``None`` is a tangent of zero."""
     scale = torch.zeros_like(mean) if weight_tangent is None else weight_tangent
     shift = torch.zeros_like(mean) if bias_tangent is None else bias_tangent
     if x_tangent is None:
@@ -88,7 +72,7 @@ def _moved(
     if x.is_cuda:
         return _in_one(x_tangent, x, weight, mean, inverse, scale, shift)
     moved, _, _ = torch.ops.aten.native_batch_norm_backward(
-        x_tangent, x, weight, None, None, mean, inverse, True, ctx.eps, [True, False, False]
+        x_tangent, x, weight, None, None, mean, inverse, True, eps, [True, False, False]
     )
     return _affine(x, scale, shift, mean, inverse).add_(moved)
 
@@ -170,13 +154,22 @@ class _ByStatistics(torch.autograd.Function):
         bias_tangent: Tensor | None, *_: None,
     ) -> Tensor:  # fmt: skip
         x, weight, mean, inverse = ctx.saved_tensors
-        zero = torch.zeros_like(mean)
-        scale = zero if weight_tangent is None else weight_tangent
-        shift = zero if bias_tangent is None else bias_tangent
-        tangent = _affine(x, scale, shift, mean, inverse)
-        if x_tangent is None:
-            return tangent
-        return tangent.add_(_affine(x_tangent, weight, zero, zero, inverse))
+        tangents = (x_tangent, weight_tangent, bias_tangent)
+        return tangent_by_statistics(x, weight, mean, inverse, *tangents)
+
+
+def tangent_by_statistics(
+    x: Tensor, weight: Tensor, mean: Tensor, inverse: Tensor,
+    x_tangent: Tensor | None, weight_tangent: Tensor | None, bias_tangent: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Of ``weight * (x - mean) * inverse + bias``; ``None`` is a tangent of zero."""
+    zero = torch.zeros_like(mean)
+    scale = zero if weight_tangent is None else weight_tangent
+    shift = zero if bias_tangent is None else bias_tangent
+    tangent = _affine(x, scale, shift, mean, inverse)
+    if x_tangent is None:
+        return tangent
+    return tangent.add_(_affine(x_tangent, weight, zero, zero, inverse))
 
 
 def batch_norm(
@@ -190,41 +183,16 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """As torch's, for a pass that leaves running statistics as they are."""
-    weight, bias = _scale_and_shift(input, weight, bias)
+    precise = torch.promote_types(input.dtype, torch.float32)
+    channels = input.shape[1]
+    weight = input.new_ones(channels, dtype=precise) if weight is None else weight
+    bias = input.new_zeros(channels, dtype=precise) if bias is None else bias
     if training or running_mean is None or running_var is None:
         normed: Tensor = _ByBatch.apply(input, weight, bias, eps)
     else:
         inverse = (running_var + eps).rsqrt()
         normed = _ByStatistics.apply(input, weight, bias, running_mean, inverse)
     return normed
-
-
-def normed_by(
-    mean: Tensor,
-    inverse: Tensor,
-    input: Tensor,  # noqa: A002  (from here as in torch.nn.functional)
-    running_mean: Tensor | None,  # noqa: ARG001
-    running_var: Tensor | None,  # noqa: ARG001
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,  # noqa: ARG001
-    momentum: float | None = 0.1,  # noqa: ARG001
-    eps: float = 1e-5,
-) -> Tensor:
-    """Batch norm by the batch, of which [channels] mean and inverse deviation are known."""
-    weight, bias = _scale_and_shift(input, weight, bias)
-    normed: Tensor = _ByKnown.apply(input, weight, bias, mean, inverse, eps)
-    return normed
-
-
-def _scale_and_shift(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Those of a layer, or one and zero."""
-    precise, channels = torch.promote_types(x.dtype, torch.float32), x.shape[1]
-    weight = x.new_ones(channels, dtype=precise) if weight is None else weight
-    bias = x.new_zeros(channels, dtype=precise) if bias is None else bias
-    return weight, bias
 
 
 _paused: ContextVar[bool] = ContextVar("paused", default=False)
@@ -266,11 +234,11 @@ class MetaBatchNorm(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is not F.batch_norm or _paused.get():
             return func(*args, **kwargs)
-        wanted = self._by_batch or not by_batch(args, kwargs)
+        wanted = self._by_batch or not _training(args, kwargs)
         return batch_norm(*args, **kwargs) if wanted else func(*args, **kwargs)
 
 
-def by_batch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _training(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call of batch norm takes its statistics from the batch."""
     given = args[5] if len(args) > 5 else kwargs.get("training", False)
     return bool(given) or args[1] is None

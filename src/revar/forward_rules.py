@@ -16,23 +16,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from revar.dropouts import DROPOUTS, mask
-from revar.dual_norm import MetaBatchNorm, by_batch, normed_by
-from revar.kept import CONVOLUTIONS, Kept
+from revar.dual_norm import MetaBatchNorm
 
+_CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 _PRODUCTS = (torch.mul, Tensor.mul)
 """What becomes of ``a * b``, too."""
 
 
 class ForwardRules(MetaBatchNorm):
-    """A block in which these rules hold, and everything else is itself.
+    """A block in which these rules hold, and everything else is itself."""
 
-    Args:
-        kept: what a training pass over the same rows has found.
-    """
-
-    def __init__(self, kept: Kept | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__(by_batch=True)
-        self._kept = kept
 
     def anew(self) -> ForwardRules:
         """Another such block, with all of the rules."""
@@ -49,23 +44,15 @@ class ForwardRules(MetaBatchNorm):
         kwargs = kwargs or {}
         if func in DROPOUTS:
             return _dropout(func, *args, **kwargs)
-        if func in CONVOLUTIONS:
-            return _convolved(self._known(func, args), func, *args, **kwargs)
-        if func is F.batch_norm and by_batch(args, kwargs):
-            known = self._known(func, args)
-            if known:
-                mean, inverse = known
-                return normed_by(mean, inverse, *args, **kwargs)
+        if func in _CONVOLUTIONS:
+            return _convolved(func, *args, **kwargs)
         if func in _PRODUCTS and not kwargs:
             return _product(*args)
         return super().__torch_function__(func, types, args, kwargs)
 
-    def _known(self, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Tensor, ...]:
-        return () if self._kept is None else self._kept.of_next(func, args[0])
-
 
 def _convolved(
-    known: tuple[Tensor, ...], func: Callable[..., Tensor], input: Tensor,  # noqa: A002
+    func: Callable[..., Tensor], input: Tensor,  # noqa: A002
     weight: Tensor, bias: Tensor | None = None, *others: Any, **named: Any,
 ) -> Tensor:  # fmt: skip
     """A convolution and its tangent, ``x * dw + db + dx * w``: what there is of it.
@@ -74,7 +61,7 @@ def _convolved(
     """
     (x, dx), (w, dw) = _parts(input), _parts(weight)
     b, db = _parts(bias)
-    value = known[0] if known else func(x, w, b, *others, **named)
+    value = func(x, w, b, *others, **named)
     tangent: Tensor | None = None
     if dw is not None:
         tangent = func(x, dw, db, *others, **named)

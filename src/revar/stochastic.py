@@ -20,7 +20,7 @@ from revar.dropouts import InsteadOfDropout
 from revar.errors import InputError
 from revar.functional import Params, call, mode, placed
 from revar.randomness import RandomState, derive, preserved, seed_generators
-from revar.sharded import repeated
+from revar.sharded import current, repeated
 
 Placement = Literal["none", "head", "everywhere"]
 Space = Literal["softmax", "logits"]
@@ -135,6 +135,9 @@ class DropoutPasses:
             features = call(net, None, x, part="forward_features")
             logits = call(net, None, features, part="forward_head")
             with mode(net, dropout=True, statistics=True):
+                if features.ndim == 2 and _takes_stacks(net, features):
+                    stack = features.expand(passes, *features.shape)
+                    return logits, call(net, None, stack, part="forward_head")
                 if features.ndim == 2 or hasattr(net, "runs"):
                     copies = features.repeat(passes, *(1 for _ in features.shape[1:]))
                     with repeated(passes):
@@ -142,6 +145,17 @@ class DropoutPasses:
                     return logits, stacked.unflatten(0, (passes, len(logits)))
                 each = [call(net, params, features, part="forward_head") for _ in range(passes)]
         return logits, torch.stack(each)
+
+
+def _takes_stacks(net: nn.Module, features: Tensor) -> bool:
+    """Whether its head may read features T times where they are, on the CPU.
+
+    Copies of them take longer to write than to be multiplied by their masks. A GPU would draw
+    other masks, and processes that split the rows look for theirs along the first axis.
+    """
+    if features.device.type != "cpu" or current() is not None:
+        return False
+    return getattr(net, "takes_stacks", False) is True
 
 
 class FixedMasks(InsteadOfDropout):

@@ -69,8 +69,8 @@ class Totals:
 
     def add_outer(self, meta_loss: Tensor) -> None:
         """Count a meta step."""
-        self.sums[6] += meta_loss.double()
-        self.sums[7] += 1
+        self.sums[6].add_(meta_loss)
+        self.sums[7].add_(1)
 
     def figures(self) -> dict[str, float]:
         """The means so far; this waits for the device."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from revar.bilevel import Taken
+from revar.bilevel import Taken, directional_derivative
 from revar.devices import keep_memory
 from revar.errors import InputError
 from revar.feeds import DataFeeds
@@ -26,6 +26,7 @@ from revar.optimisers import learning_rate, make_optimiser, make_outer
 from revar.parallel import world
 from revar.randomness import RandomState
 from revar.recipe import Budget
+from revar.retraced import traced
 from revar.sharded import sharing
 from revar.totals import EpochRecord, Totals
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
@@ -229,11 +230,12 @@ def _take_step(
             loss = loss + method.entropy * task.weighted(penalties, batch).mean()
     for group in state.optimiser.param_groups:
         group["lr"] = _rate(clock.lr, group)
+    along = None if start is None else _along(result, networks.classifier, task, batch)
     state.optimiser.zero_grad()
     loss.backward()
     _average_gradients(state.optimiser)
     if start is not None:
-        taken = Taken(_gradient_of(networks.classifier), start, result.kept)
+        taken = Taken(_gradient_of(networks.classifier), start, along)
         _take_outer_step(state, method, task, budget, batch, feeds, clock, (result, taken))
     if result.teaching is not None:
         _teach(state, method, budget, result.teaching, clock)
@@ -262,10 +264,46 @@ def _teach(
     scale = method.outer.learning_rate / budget.learning_rate
     for group in state.outer.param_groups:
         group["lr"] = _rate(clock.lr, {**group, "scale": scale})
-    state.outer.zero_grad()
-    teaching.backward()
+    _differentiate(teaching, state.outer)
     _average_gradients(state.outer)
     state.outer.step()
+
+
+def _along(
+    result: StepResult, net: nn.Module, task: Task, batch: Batch
+) -> Callable[[Params], Tensor] | None:
+    """See `Taken`, of a step whose losses are aligned; before its graph is gone."""
+    trace = None
+    if result.scored is not None and world().size == 1:
+        trace = traced(result.logits, net)
+    if trace is None:
+        return None
+    logits, moved_by = result.logits.detach(), trace.tangent
+
+    @torch.no_grad()
+    def along(direction: Params) -> Tensor:
+        tangent = moved_by(direction)
+        if tangent is None:
+            return torch.zeros_like(task.losses(logits, batch))
+        slopes = task.slopes(logits, tangent, batch)
+        if slopes is not None:
+            return slopes
+        return directional_derivative(
+            lambda at: task.losses(at["logits"], batch), {"logits": logits}, {"logits": tangent}
+        )
+
+    return along
+
+
+def _differentiate(loss: Tensor, optimiser: Optimizer) -> None:
+    """The gradient of a loss, where an optimiser looks for it; none where it does not reach.
+
+    As ``zero_grad`` and ``backward`` leave it, in half the time for a scorer of a few layers.
+    """
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
 
 
 def _gradient_of(net: nn.Module) -> Params:
@@ -289,8 +327,7 @@ def _take_outer_step(
     assert state.outer is not None
     with autocast(budget, state.device):
         outer = method.outer_loss(state.networks, task, batch, feeds, clock, taken)
-    state.outer.zero_grad()
-    outer.loss.backward()
+    _differentiate(outer.loss, state.outer)
     _average_gradients(state.outer)
     state.outer.step()
     state.totals.add_outer(outer.meta_loss)

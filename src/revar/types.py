@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from revar.functional import Rate, at_least_single
-from revar.kept import Kept
 from revar.nets.base import Classifier
 from revar.nets.normalise import Normalise
 from revar.nets.scorer import Scored
@@ -65,6 +64,22 @@ class Task:
         # Autocast on a CPU would take the logarithm in half precision.
         losses = F.cross_entropy(at_least_single(logits), batch.y, reduction="none")
         return self.weighted(losses, batch)
+
+    def slopes(self, logits: Tensor, tangent: Tensor, batch: Batch) -> Tensor | None:
+        """[n] how fast `losses` change where logits move along a tangent, to the bits of torch.
+
+        ``None`` where the losses are not these.
+
+        Args:
+            logits: [n, C], in single precision or finer.
+            tangent: [n, C] of them.
+            batch: the examples.
+        """
+        if type(self).losses is not Task.losses:
+            return None
+        powers = (logits - logits.amax(-1, keepdim=True)).exp_()
+        expected = (powers * tangent).sum(-1).div_(powers.sum(-1))
+        return self.weighted(expected.sub_(tangent.gather(-1, batch.y[:, None])[:, 0]), batch)
 
     def weighted(self, losses: Tensor, batch: Batch) -> Tensor:
         """Any [n] losses times the weight of each example and that of its class."""
@@ -185,7 +200,6 @@ class StepResult:
         teaching: scalar to minimise over the scorer, for methods that teach it in every step.
         scored: what those are made of and is not yet differentiated, where the outer level of the
             same step does that.
-        kept: what the pass has found, where the outer level passes over the same rows.
     """
 
     loss: Tensor
@@ -193,7 +207,6 @@ class StepResult:
     weights: Tensor | None = None
     scored: Scored | None = None
     teaching: Tensor | None = None
-    kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,8 +133,9 @@ PASSES: dict[str, dict[str, dict[str, int]]] = {
     },
     "revar-paper, shared": {
         "plain": {"trunk": 1, "head": 1, "scorer": 1},
-        # The step itself is the look-ahead, and g's one pass serves both.
-        "meta": {"trunk": 3, "head": 4, "scorer": 1},
+        # The step itself is the look-ahead, and g's one pass serves both; the alignments follow the
+        # graph of the step, and take no pass.
+        "meta": {"trunk": 2, "head": 3, "scorer": 1},
     },
     "revar-paper on features, shared": {
         "plain": {"trunk": 1, "head": 1, "scorer": 1},

@@ -154,7 +154,6 @@ class MetaWeightNet(Reweighting, Bilevel):
             lr=clock.lr,
             meta_loss=self.meta_objective.labelled(networks, task, meta, None),
             halved=convolution_weights(networks.classifier),
-            keeps=networks.classifier.is_ours,
         )
         aligned = alignments(problem, params, self.engine)
         return OuterResult(linear_surrogate(weights, aligned.values, clock.lr), aligned.meta_loss)

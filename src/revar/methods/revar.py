@@ -11,7 +11,6 @@ a U-Score that ranks errors at chance: see docs/design/004-default-u-score.md.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
@@ -23,7 +22,6 @@ from revar import fields
 from revar.bilevel import OneStep, Strategy, Taken, alignments
 from revar.errors import InputError
 from revar.functional import Rate, at_least_single, average, mode, norms_by_batch, parameters
-from revar.kept import Kept
 from revar.methods.base import (
     Bilevel,
     DefaultScore,
@@ -53,7 +51,6 @@ from revar.nets.scorer import (
     Scored,
     Scorer,
 )
-from revar.parallel import world
 from revar.sharded import sharing
 from revar.stochastic import Space
 from revar.streams import Branch
@@ -282,10 +279,8 @@ class ReVaR(Bilevel):
         # Weights can be computed beside the losses as soon as what g reads is there. What it reads
         # of f takes layers that the losses take too, so that they must be done with them.
         branch = begun("network")
-        kept = Kept() if due and self._keeps(networks) else None
-        with kept or nullcontext():
-            features = classifier.forward_features(batch.x)
-            logits = classifier.forward_head(features)
+        features = classifier.forward_features(batch.x)
+        logits = classifier.forward_head(features)
         branch = branch or begun("features", "evidence")
         losses = task.losses(logits, batch)
         if branch is not None:
@@ -297,7 +292,7 @@ class ReVaR(Bilevel):
         # The look-ahead is this step: it must use the weights that are differentiated.
         scored = self._score(networks, batch, _asked_about(networks, features))
         weights = self._as_weights(scored).detach()
-        return StepResult(average(weights * losses), logits, weights, scored, kept=kept)
+        return StepResult(average(weights * losses), logits, weights, scored)
 
     def outer_due(self, clock: Clock) -> bool:
         """Every ``interval`` steps after the warm-up."""
@@ -353,7 +348,6 @@ class ReVaR(Bilevel):
             aligned=upper_layers(networks.classifier) if self.aligned_layers == "upper" else None,
             taken=None if taken is None else taken[1],
             halved=convolution_weights(networks.classifier),
-            keeps=self._keeps(networks),
         )
         aligned = alignments(problem, parameters(networks.classifier), self.engine)
         if held_out is not None:
@@ -377,11 +371,6 @@ class ReVaR(Bilevel):
     def _unlabelled_from(self, total: int, steps_per_epoch: int) -> int:
         fraction, epoch = self.unlabelled_from, self.unlabelled_from_epoch
         return phase_start(fraction, epoch, total, steps_per_epoch)
-
-    def _keeps(self, networks: Networks) -> bool:
-        """Whether a training pass is kept for the forward-mode pass over its rows."""
-        known = networks.classifier.is_ours and world().size == 1
-        return known and self.candidates == "train" and self.engine == "forward_mode"
 
     def _score(self, networks: Networks, batch: Batch, features: Tensor | None = None) -> Scored:
         """Run g on examples, in training mode and differentiable; f as in `evidence_for`."""

@@ -184,7 +184,8 @@ class MetaObjective:
             samples = at_least_single(samples)
             if self.prediction == "dropout_mean":
                 logits = task.mean_output(samples)
-            loss = average(task.losses(logits[:n], meta))
+            labelled = logits if unlabelled is None else logits[:n]
+            loss = average(task.losses(labelled, meta))
             return loss + self.variance_weight * average(task.variance(samples, self.space))
 
         return objective

@@ -64,6 +64,11 @@ class Classifier(ABC, nn.Module):
         """Whether features are what `embed` makes of them, so that it need not run."""
         return type(self).embed is Classifier.embed
 
+    @property
+    def takes_stacks(self) -> bool:
+        """Whether the head takes features with further axes in front, and leaves them there."""
+        return False
+
     def forward(self, x: Tensor) -> Tensor:
         """[n, ...] inputs to [n, C] logits."""
         return self.forward_head(self.forward_features(x))
@@ -77,6 +82,15 @@ class SplitClassifier(Classifier):
         self.n_features = n_features
         self.trunk = trunk
         self.head = nn.Sequential(nn.Dropout(rate), nn.Linear(n_features, n_outputs))
+
+    @property
+    def takes_stacks(self) -> bool:
+        """If it is the head that was built here, and runs as it did."""
+        if type(self).forward_head is not SplitClassifier.forward_head:
+            return False
+        layers = [type(self.head), *map(type, self.head.children())]
+        known = all(layer in (nn.Sequential, nn.Dropout, nn.Linear) for layer in layers)
+        return known and "forward_head" not in vars(self)
 
     def forward_features(self, x: Tensor) -> Tensor:
         """[n, ...] to [n, n_features]."""

@@ -7,7 +7,6 @@ by the logit never ties where the sigmoid would saturate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -95,10 +94,20 @@ class _Perceptron(nn.Sequential):
     def forward(self, inputs: Tensor) -> Tensor:
         """[n, d] to [n, 1]."""
         device = inputs.device.type
-        rounded = torch.is_autocast_enabled(device)
-        with torch.autocast(device, enabled=False) if rounded else nullcontext():
-            result: Tensor = super().forward(inputs)  # type: ignore[no-untyped-call]
-            return result
+        if not torch.is_autocast_enabled(device):
+            return self._run(inputs)
+        with torch.autocast(device, enabled=False):
+            return self._run(inputs)
+
+    def _run(self, inputs: Tensor) -> Tensor:
+        """Layer by layer, each without what a module does around its own."""
+        norm, first, _, last = self._modules.values()
+        assert isinstance(norm, nn.LayerNorm)
+        assert isinstance(first, nn.Linear)
+        assert isinstance(last, nn.Linear)
+        normed = F.layer_norm(inputs, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        hidden = F.linear(normed, first.weight, first.bias).relu_()
+        return F.linear(hidden, last.weight, last.bias)
 
 
 class FeatureScorer(Scorer):
