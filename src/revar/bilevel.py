@@ -247,7 +247,7 @@ def _after(problem: OneStep, taken: Taken, params: Params, strategy: Strategy) -
     with plain_attention():
         meta_loss, direction = _meta_gradient(problem, ahead)
         if taken.along is not None and problem.candidates is None and strategy == "forward_mode":
-            return Alignments(taken.along(direction), meta_loss)
+            return Alignments(taken.along(rounded(direction, problem.halved)), meta_loss)
         with taken.start.again():
             values = _along(problem, params, direction, strategy)
     return Alignments(values, meta_loss)

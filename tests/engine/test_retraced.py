@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from revar.bilevel import directional_derivative
-from revar.functional import Params, call, keep_statistics, mode, parameters
+from revar.functional import Params, call, keep_statistics, mode, parameters, trainable
+from revar.in_parts import in_parts
 from revar.nets.base import Dropout
 from revar.nets.build import Backbone
+from revar.nets.finetuning import upper_layers
 from revar.randomness import preserved
+from revar.recomputed import recomputed
 from revar.retraced import traced
 from revar.types import Batch, Regression, Task
+from support.gpu import needs_gpu
 
-CPU = torch.device("cpu")
 
-
-def net_of(*, rate: float = 0.3, affine: bool = True, bias: bool = True) -> nn.Module:
+def net_of(*, rate: float = 0.3, affine: bool = True, bias: bool = True) -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Flatten(),
@@ -50,10 +57,10 @@ def by_forward_mode(net: nn.Module, x: Tensor, direction: Params) -> Tensor:
 def both(net: nn.Module, x: Tensor, direction: Params) -> tuple[Tensor, Tensor]:
     """By the graph, and by forward mode; with the same masks."""
     with mode(net, dropout=True, statistics=False):
-        with preserved(CPU):
+        with preserved(x.device):
             expected = by_forward_mode(net, x, direction)
         output = net(x)
-        trace = traced(output, net)
+        trace = traced(output, trainable(net))
     assert trace is not None
     output.square().mean().backward()  # which frees what the graph keeps
     tangent = trace.tangent(direction)
@@ -102,7 +109,7 @@ def test_only_a_bias_moves() -> None:
 def test_nothing_moves() -> None:
     net = net_of()
     output = net(torch.randn(12, 6))
-    trace = traced(output, net)
+    trace = traced(output, trainable(net))
     assert trace is not None
     assert trace.tangent({}) is None
 
@@ -155,44 +162,45 @@ class Somebodys(nn.Module):
 
 class Doubled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: object, x: Tensor) -> Tensor:  # noqa: ARG004
+    def forward(ctx: object, x: Tensor) -> Tensor:
         return 2 * x
 
     @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:  # noqa: ARG004
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
         return 2 * gradient
 
 
 @pytest.mark.parametrize(
     "does",
     [
-        torch.tanh,
+        torch.erf,
         lambda x: torch.cat([x[:, :3], x[:, 3:]], 1),
         lambda x: x.chunk(2, 1)[1].repeat(1, 2),
-        lambda x: x.half().float(),
         lambda x: torch.addmm(x, x, x.new_ones(6, 6), alpha=2),
         Doubled.apply,
         lambda x: checkpoint(F.relu, x, use_reentrant=False),
     ],
-    ids=["tanh", "cat", "second output", "half", "alpha", "own rule", "computed again"],
+    ids=["erf", "cat", "second output", "alpha", "own rule", "computed again"],
 )
 def test_what_cannot_be_followed_has_no_trace(does: Callable[[Tensor], Tensor]) -> None:
     net = Somebodys(does)
     output = net(torch.randn(12, 6))
-    assert traced(output, net) is None
+    assert traced(output, trainable(net)) is None
     output.sum().backward()
 
 
-def test_a_deep_net_has_no_trace() -> None:
-    layers = [layer for _ in range(300) for layer in (nn.Linear(2, 2), nn.ReLU())]
+def test_a_deep_net_has_one() -> None:
+    """Deeper than Python's calls go."""
+    layers = [layer for _ in range(400) for layer in (nn.Linear(2, 2), nn.Tanh())]
     net = nn.Sequential(*layers)
-    assert traced(net(torch.randn(3, 2)), net) is None
+    got, expected = both(net, torch.randn(3, 2), directions(net))
+    torch.testing.assert_close(got, expected)
 
 
 def test_without_a_graph_there_is_no_trace() -> None:
     net = net_of()
     with torch.no_grad():
-        assert traced(net(torch.randn(3, 6)), net) is None
+        assert traced(net(torch.randn(3, 6)), trainable(net)) is None
 
 
 @pytest.mark.parametrize("name", ["mlp", "perceptron", "linear"])
@@ -202,6 +210,173 @@ def test_our_nets_for_tables_have_one(name: str, placement: str) -> None:
     net = Backbone(name, dropout).build((6,), 4)
     got, expected = both(net, torch.randn(12, 6), directions(net))
     assert torch.equal(got, expected)
+
+
+SMALL = (3, 32, 32)
+
+
+class Odd(nn.Module):
+    """Layers of all kinds that have a rule and are in none of our nets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, padding="same", padding_mode="reflect")
+        self.norm = nn.BatchNorm2d(4, affine=False)
+        self.second = nn.Conv2d(4, 4, 3, groups=2, dilation=2, padding=2, bias=True)
+        self.back = nn.ConvTranspose2d(4, 4, 3, stride=2, output_padding=1)
+        self.shift = nn.Parameter(torch.randn(4, 1, 1))
+        self.line = nn.Conv1d(4, 3, 3, stride=2)
+        self.last = nn.Linear(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[n, 3, 32, 32] to [n, 4]; the second convolution is used twice."""
+        x = F.max_pool2d(F.silu(self.norm(self.first(x))), 3, stride=2, ceil_mode=True)
+        x = torch.relu_(self.second(self.second(x))) - 0.5 * self.shift + 1
+        gate = F.hardsigmoid(x.mean((-1, 2), keepdim=True)).sigmoid()
+        x = self.back(F.hardswish(x * gate))[:, :, 1:-1:2, -9:]
+        x = torch.add(self.shift, F.pad(x, (1, 0, 2, 1)), alpha=0.3)
+        logits: Tensor = self.last(torch.tanh(self.line(x.flatten(2))).mean(-1))
+        return logits
+
+
+def image_net(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    if name == "odd":
+        return Odd()
+    name, _, placement = name.partition(", ")
+    dropout = Dropout(placement="everywhere" if placement else "head")
+    return Backbone(name, dropout).build(SMALL, 4)
+
+
+IMAGE_NETS = [
+    "resnet20", "resnet20, everywhere", "resnet18-cifar", "resnet50-cifar", "vgg16-bn", "resnet18",
+    "resnet50", "vgg11", "mobilenetv3_small_050", "odd",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", IMAGE_NETS)
+def test_nets_for_images_have_one(name: str, layout: torch.memory_format) -> None:
+    net = image_net(name).double().to(memory_format=layout)
+    x = torch.randn(5, *SMALL).double().contiguous(memory_format=layout)
+    got, expected = both(net, x, directions(net))
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["resnet20", "resnet18", "mobilenetv3_small_050"])
+def test_half_precision_is_as_precise_as_forward_mode(name: str) -> None:
+    net = image_net(name)
+    x = torch.randn(16, *SMALL)
+    precise, _ = both(net, x, directions(net))
+    with torch.autocast("cpu", torch.bfloat16):
+        got, expected = both(net, x, directions(net))
+
+    def error(found: Tensor) -> float:
+        return float((found.float() - precise).norm() / precise.norm())
+
+    assert 0 < error(got) < 1.3 * error(expected)
+    assert error(expected) < 0.3
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", ["resnet20, everywhere", "resnet18", "mobilenetv3_small_050"])
+@pytest.mark.parametrize("precision", ["single", "half"])
+def test_on_a_gpu_it_is_as_precise_as_forward_mode(name: str, precision: str) -> None:
+    """Its batch norm, dropout and pooling are other operations than a CPU's."""
+    gpu = torch.device("cuda", 0)
+    net = image_net(name).to(gpu, memory_format=torch.channels_last)
+    x = torch.randn(16, *SMALL, device=gpu).contiguous(memory_format=torch.channels_last)
+    direction = directions(net)
+    torch.manual_seed(4)
+    net.double()
+    precise = both(net, x.double(), {n: d.double() for n, d in direction.items()})[1]
+    net.float()
+    torch.manual_seed(4)
+    with torch.autocast("cuda", torch.bfloat16, enabled=precision == "half"):
+        got, expected = both(net, x, direction)
+
+    def error(found: Tensor) -> float:
+        return float((found.double() - precise).norm() / precise.norm())
+
+    assert 0 < error(got) < 1.5 * error(expected)
+    assert error(expected) < (0.3 if precision == "half" else 1e-3)
+
+
+def test_upper_layers_are_all_that_is_followed() -> None:
+    """Nothing is computed below the first layer that moves."""
+    net = image_net("resnet20")
+    x = torch.randn(5, *SMALL)
+    names = upper_layers(net)  # type: ignore[arg-type]
+    direction = {name: d for name, d in directions(net).items() if name in names}
+    got, expected = both(net, x, direction)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+    with mode(net, dropout=True, statistics=False):
+        trace = traced(net(x), trainable(net))
+    assert trace is not None
+    with Operations() as operations:
+        trace.tangent(direction)
+    convolutions = sum(name in names for name in direction if direction[name].ndim == 4)
+    assert 0 < convolutions < 10
+    assert operations.counts["aten::convolution"] == 2 * convolutions - 1
+
+
+class Operations(TorchDispatchMode):
+    """Counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.counts[func.name().partition(".")[0]] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_is_computed_is_tangents() -> None:
+    """Two products of each convolution instead of three, and no pass of batch norm over values."""
+    net = image_net("resnet20")
+    with mode(net, dropout=True, statistics=False):
+        trace = traced(net(torch.randn(5, *SMALL)), trainable(net))
+    assert trace is not None
+    with Operations() as operations:
+        trace.tangent(directions(net))
+    # The images have no tangent.
+    assert operations.counts["aten::convolution"] == 2 * 19 - 1
+    assert operations.counts["aten::native_batch_norm"] == 0
+    assert operations.counts["aten::native_batch_norm_backward"] == 19
+
+
+def test_it_lets_go_of_what_it_has_used() -> None:
+    net = image_net("resnet20")
+    x = torch.randn(5, *SMALL)
+    with mode(net, dropout=True, statistics=False):
+        output = net(x)
+        trace = traced(output, trainable(net))
+    assert trace is not None
+    held = [weakref.ref(part) for one in trace._operations if isinstance(one, tuple)
+            for part in one[1] if isinstance(part, Tensor) and part is not x]  # fmt: skip
+    output.sum().backward()
+    own = {id(p) for p in net.parameters()}
+    assert len([1 for ref in held if ref() is not None and id(ref()) not in own]) > 40
+    trace.tangent(directions(net))
+    gc.collect()
+    assert [ref for ref in held if ref() is not None and id(ref()) not in own] == []
+
+
+@pytest.mark.parametrize("sparing", ["recompute", "micro_batch"])
+def test_a_pass_that_spares_memory_has_none(sparing: str) -> None:
+    net = image_net("resnet20")
+    with (
+        in_parts(net, 3 if sparing == "micro_batch" else None),
+        recomputed(net, wanted=sparing == "recompute"),
+        mode(net, dropout=True, statistics=False),
+    ):
+        output = net(torch.randn(6, *SMALL))
+        assert traced(output, trainable(net)) is None
+        output.sum().backward()
 
 
 # --- from logits to losses
