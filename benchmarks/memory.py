@@ -1,7 +1,8 @@
 """What a step keeps in memory, and how long it takes: as usual, in parts, and by blocks.
 
-Two kinds of steps on noise: plain training, and training with a meta step of the paper's in every
-step, whose U-Score reads features, so that nearly all memory is the classifier's. *Kept* is what
+Three kinds of steps on noise: plain training, and training with a meta step of the paper's in every
+step, with a look-ahead of its own or the training step itself, whose U-Score reads features, so
+that nearly all memory is the classifier's. *Kept* is what
 one pass of the classifier saves for its backward pass, *made* the most that a whole step holds at a
 time beyond what was there before it: on a GPU by its allocator, on a CPU by the tensors alive. On a
 CPU the settings take turns. On a GPU memory is that of steps that are not replayed, and times are
@@ -88,17 +89,20 @@ class Alive(TorchDispatchMode):
 
 
 def settings(rows: int, names: Sequence[str] | None = None) -> list[Setting]:
-    """Plain steps and meta steps, each in three ways, or those asked for."""
+    """Plain steps and two kinds of meta steps, each in three ways, or those asked for."""
     ways: dict[str, dict[str, Any]] = {
         "": {}, f", micro_batch={rows}": {"micro_batch": rows}, ", recompute": {"recompute": True},
     }  # fmt: skip
-    meta = paper("", "features", interval=1).changes
+    kinds = [
+        Setting(name="erm"),
+        paper("revar-paper", "features", interval=1),
+        paper("shared gradient", "features", interval=1, shares_gradient=True),
+    ]
     found = [
-        Setting(name=name + way, method=name, changes=changes, graphs=False,
-                budget=tuple(budget.items()))
-        for name, changes in (("erm", ()), ("revar-paper", meta))
+        replace(one, name=one.name + way, graphs=False, budget=tuple(budget.items()))
+        for one in kinds
         for way, budget in ways.items()
-    ]  # fmt: skip
+    ]
     return found if names is None else [one for one in found if one.name in names]
 
 

@@ -169,13 +169,16 @@ def test_memory_is_measured_in_every_way(tmp_path: Path) -> None:
     assert "against as usual" in done.stdout
     found = json.loads(out.read_text())
     assert {"command", "commit", "date", "processor", "gpu", "settings"} <= found.keys()
-    for method in ("erm", "revar-paper"):
+    for method in ("erm", "revar-paper", "shared gradient"):
         usual, parts, blocks = (
             found["settings"][method + way] for way in ("", ", micro_batch=4", ", recompute")
         )
         assert usual["ratio"] == 1
         assert usual["kept_mib"] > 2 * blocks["kept_mib"] > 2 * parts["kept_mib"] > 0
         assert usual["made_mib"] > max(blocks["made_mib"], usual["kept_mib"])
+    # The graph of the training step stays until it was followed.
+    made = [found["settings"][name]["made_mib"] for name in ("revar-paper", "shared gradient")]
+    assert made[1] > 1.5 * made[0]
 
 
 def test_tensors_are_counted_while_they_live() -> None:

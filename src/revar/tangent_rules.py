@@ -51,11 +51,18 @@ def _tensors(*names: str) -> Read:
 
 def _numbers(*names: str) -> Read:
     """Reads those that an operation was given."""
+    read = attrgetter(*(f"_saved_{name}" for name in names))
+    single = len(names) == 1
 
-    def read(node: Any) -> tuple[Any, ...]:
-        return tuple(_signed(getattr(node, f"_saved_{name}")) for name in names)
+    def given(node: Any) -> tuple[Any, ...]:
+        try:
+            found = read(node)
+        except AttributeError as error:
+            # Another version of torch, that has other names.
+            raise NoRuleError from error
+        return (_signed(found),) if single else tuple(map(_signed, found))
 
-    return read
+    return given
 
 
 def _signed(value: Any) -> Any:
@@ -194,9 +201,8 @@ def _by(backward: Callable[..., Tensor]) -> Rule:
     return lambda kept, tangent: backward(tangent, kept)
 
 
-def _dropout(mask: Tensor, p: float, train: bool | None, tangent: Tensor) -> Tensor:
-    scale = 1.0 if train is False else 0.0 if p == 1 else 1 / (1 - p)
-    dropped: Tensor = _aten.native_dropout_backward(tangent, mask, scale)
+def _dropout(mask: Tensor, p: float, tangent: Tensor) -> Tensor:
+    dropped: Tensor = _aten.native_dropout_backward(tangent, mask, 1 / (1 - p))
     return dropped
 
 
@@ -260,7 +266,7 @@ RULES: dict[str, tuple[Read, Rule]] = {
     "HardsigmoidBackward0": (_tensors("self"), _by(_aten.hardsigmoid_backward)),
     "SigmoidBackward0": (_tensors("result"), _by(_aten.sigmoid_backward)),
     "TanhBackward0": (_tensors("result"), _by(_aten.tanh_backward)),
-    "NativeDropoutBackward0": (_both(_tensors("result1"), _numbers("p", "train")), _dropout),
+    "NativeDropoutBackward0": (_both(_tensors("result1"), _numbers("p")), _dropout),
     "AddBackward0": (_both(_shape, _numbers("alpha")), _sum),
     "SubBackward0": (_both(_shape, _numbers("alpha")), _difference),
     "MeanBackward1": (_numbers("dim", "keepdim"), lambda axes, keep, t: t.mean(axes, keep)),

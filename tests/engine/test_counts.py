@@ -140,12 +140,12 @@ PASSES: dict[str, dict[str, dict[str, int]]] = {
     "revar-paper on features, shared": {
         "plain": {"trunk": 1, "head": 1, "scorer": 1},
         # A deterministic pass more, whose features g is taught on.
-        "meta": {"trunk": 4, "head": 4, "scorer": 1},
+        "meta": {"trunk": 3, "head": 3, "scorer": 1},
     },
     "revar-paper on features, shared, no batch norm": {
         "plain": {"trunk": 1, "head": 1, "scorer": 1},
         # The training pass has the features of a deterministic one.
-        "meta": {"trunk": 3, "head": 4, "scorer": 1},
+        "meta": {"trunk": 2, "head": 3, "scorer": 1},
     },
 }
 METHODS: dict[str, ReVaR] = {

@@ -25,7 +25,7 @@ from revar.randomness import preserved
 from revar.recomputed import recomputed
 from revar.retraced import traced
 from revar.types import Batch, Regression, Task
-from support.gpu import needs_gpu
+from support.gpu import GPU, needs_gpu
 
 
 def net_of(*, rate: float = 0.3, affine: bool = True, bias: bool = True) -> nn.Sequential:
@@ -177,16 +177,25 @@ class Doubled(torch.autograd.Function):
         lambda x: torch.cat([x[:, :3], x[:, 3:]], 1),
         lambda x: x.chunk(2, 1)[1].repeat(1, 2),
         lambda x: torch.addmm(x, x, x.new_ones(6, 6), alpha=2),
+        lambda x: x.mean(1, keepdim=True).repeat(1, 6).as_strided((12, 6), (6, 1)),
+        lambda x: x.unflatten(1, (6, 1)).mean(2).clone().as_strided_((6, 6), (1, 6))[:1],
         Doubled.apply,
         lambda x: checkpoint(F.relu, x, use_reentrant=False),
     ],
-    ids=["erf", "cat", "second output", "alpha", "own rule", "computed again"],
+    ids=["erf", "cat", "second output", "alpha", "strides", "turned", "own rule", "computed again"],
 )
 def test_what_cannot_be_followed_has_no_trace(does: Callable[[Tensor], Tensor]) -> None:
     net = Somebodys(does)
     output = net(torch.randn(12, 6))
     assert traced(output, trainable(net)) is None
     output.sum().backward()
+
+
+def test_dropout_of_gpus() -> None:
+    """An operation of its own, which there is for CPUs, too."""
+    net = Somebodys(lambda x: torch.native_dropout(x, 0.4, True)[0])
+    got, expected = both(net, torch.randn(12, 6), directions(net))
+    torch.testing.assert_close(got, expected)
 
 
 def test_a_deep_net_has_one() -> None:
@@ -282,25 +291,15 @@ def test_half_precision_is_as_precise_as_forward_mode(name: str) -> None:
 @needs_gpu
 @pytest.mark.parametrize("name", ["resnet20, everywhere", "resnet18", "mobilenetv3_small_050"])
 @pytest.mark.parametrize("precision", ["single", "half"])
-def test_on_a_gpu_it_is_as_precise_as_forward_mode(name: str, precision: str) -> None:
+def test_on_a_gpu_it_is_forward_mode(name: str, precision: str) -> None:
     """Its batch norm, dropout and pooling are other operations than a CPU's."""
-    gpu = torch.device("cuda", 0)
-    net = image_net(name).to(gpu, memory_format=torch.channels_last)
-    x = torch.randn(16, *SMALL, device=gpu).contiguous(memory_format=torch.channels_last)
-    direction = directions(net)
-    torch.manual_seed(4)
-    net.double()
-    precise = both(net, x.double(), {n: d.double() for n, d in direction.items()})[1]
-    net.float()
-    torch.manual_seed(4)
+    net = image_net(name).to(GPU).to(memory_format=torch.channels_last)
+    x = torch.randn(16, *SMALL, device=GPU).contiguous(memory_format=torch.channels_last)
     with torch.autocast("cuda", torch.bfloat16, enabled=precision == "half"):
-        got, expected = both(net, x, direction)
-
-    def error(found: Tensor) -> float:
-        return float((found.double() - precise).norm() / precise.norm())
-
-    assert 0 < error(got) < 1.5 * error(expected)
-    assert error(expected) < (0.3 if precision == "half" else 1e-3)
+        got, expected = both(net, x, directions(net))
+    difference = float((got.float() - expected.float()).norm() / expected.float().norm())
+    # Sums are taken in another order, and half precision rounds to a part in 256.
+    assert difference < (0.1 if precision == "half" else 1e-3)
 
 
 def test_upper_layers_are_all_that_is_followed() -> None:
