@@ -14,7 +14,7 @@ asks has to take a pass of his own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from revar.dual_norm import tangent_by_batch, tangent_by_statistics
-from revar.functional import Params, trainable
+from revar.functional import Params
 
 Tangent = Tensor | None
 """``None`` where it is zero."""
@@ -76,18 +76,18 @@ class Trace:
         return found[-1]
 
 
-def traced(output: Tensor, net: nn.Module) -> Trace | None:
+def traced(output: Tensor, trained: Mapping[str, nn.Parameter]) -> Trace | None:
     """The pass that gave an output, if all of it can be followed.
 
     To be called before the backward pass, which frees what it needs.
 
     Args:
         output: with its graph.
-        net: whose trainable parameters directions are given in.
+        trained: parameters that directions are given in, by name.
     """
     if output.grad_fn is None or output.device.type != "cpu":
         return None
-    names = {id(parameter): name for name, parameter in trainable(net).items()}
+    names = {id(parameter): name for name, parameter in trained.items()}
     found: _Operations = []
     try:
         _follow(output.grad_fn, names, found, {}, _DEEPEST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -230,12 +230,13 @@ def _take_step(
             loss = loss + method.entropy * task.weighted(penalties, batch).mean()
     for group in state.optimiser.param_groups:
         group["lr"] = _rate(clock.lr, group)
-    along = None if start is None else _along(result, networks.classifier, task, batch)
+    trained = {} if start is None else trainable(networks.classifier)
+    along = None if start is None else _along(result, trained, task, batch)
     state.optimiser.zero_grad()
     loss.backward()
     _average_gradients(state.optimiser)
     if start is not None:
-        taken = Taken(_gradient_of(networks.classifier), start, along)
+        taken = Taken(_gradients(trained), start, along)
         _take_outer_step(state, method, task, budget, batch, feeds, clock, (result, taken))
     if result.teaching is not None:
         _teach(state, method, budget, result.teaching, clock)
@@ -270,12 +271,12 @@ def _teach(
 
 
 def _along(
-    result: StepResult, net: nn.Module, task: Task, batch: Batch
+    result: StepResult, trained: Mapping[str, nn.Parameter], task: Task, batch: Batch
 ) -> Callable[[Params], Tensor] | None:
     """See `Taken`, of a step whose losses are aligned; before its graph is gone."""
     trace = None
     if result.scored is not None and world().size == 1:
-        trace = traced(result.logits, net)
+        trace = traced(result.logits, trained)
     if trace is None:
         return None
     logits, moved_by = result.logits.detach(), trace.tangent
@@ -306,10 +307,9 @@ def _differentiate(loss: Tensor, optimiser: Optimizer) -> None:
         parameter.grad = gradient
 
 
-def _gradient_of(net: nn.Module) -> Params:
+def _gradients(trained: Mapping[str, nn.Parameter]) -> Params:
     """By the name of the parameter; zero where the loss does not reach."""
-    trained = trainable(net).items()
-    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in trained}
+    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in trained.items()}
 
 
 def _take_outer_step(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from revar.bilevel import directional_derivative
-from revar.functional import Params, call, keep_statistics, mode, parameters
+from revar.functional import Params, call, keep_statistics, mode, parameters, trainable
 from revar.nets.base import Dropout
 from revar.nets.build import Backbone
 from revar.randomness import preserved
@@ -21,7 +21,7 @@ from revar.types import Batch, Regression, Task
 CPU = torch.device("cpu")
 
 
-def net_of(*, rate: float = 0.3, affine: bool = True, bias: bool = True) -> nn.Module:
+def net_of(*, rate: float = 0.3, affine: bool = True, bias: bool = True) -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Flatten(),
@@ -53,7 +53,7 @@ def both(net: nn.Module, x: Tensor, direction: Params) -> tuple[Tensor, Tensor]:
         with preserved(CPU):
             expected = by_forward_mode(net, x, direction)
         output = net(x)
-        trace = traced(output, net)
+        trace = traced(output, trainable(net))
     assert trace is not None
     output.square().mean().backward()  # which frees what the graph keeps
     tangent = trace.tangent(direction)
@@ -102,7 +102,7 @@ def test_only_a_bias_moves() -> None:
 def test_nothing_moves() -> None:
     net = net_of()
     output = net(torch.randn(12, 6))
-    trace = traced(output, net)
+    trace = traced(output, trainable(net))
     assert trace is not None
     assert trace.tangent({}) is None
 
@@ -155,11 +155,11 @@ class Somebodys(nn.Module):
 
 class Doubled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: object, x: Tensor) -> Tensor:  # noqa: ARG004
+    def forward(ctx: object, x: Tensor) -> Tensor:
         return 2 * x
 
     @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:  # noqa: ARG004
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
         return 2 * gradient
 
 
@@ -179,20 +179,20 @@ class Doubled(torch.autograd.Function):
 def test_what_cannot_be_followed_has_no_trace(does: Callable[[Tensor], Tensor]) -> None:
     net = Somebodys(does)
     output = net(torch.randn(12, 6))
-    assert traced(output, net) is None
+    assert traced(output, trainable(net)) is None
     output.sum().backward()
 
 
 def test_a_deep_net_has_no_trace() -> None:
     layers = [layer for _ in range(300) for layer in (nn.Linear(2, 2), nn.ReLU())]
     net = nn.Sequential(*layers)
-    assert traced(net(torch.randn(3, 2)), net) is None
+    assert traced(net(torch.randn(3, 2)), trainable(net)) is None
 
 
 def test_without_a_graph_there_is_no_trace() -> None:
     net = net_of()
     with torch.no_grad():
-        assert traced(net(torch.randn(3, 6)), net) is None
+        assert traced(net(torch.randn(3, 6)), trainable(net)) is None
 
 
 @pytest.mark.parametrize("name", ["mlp", "perceptron", "linear"])

@@ -84,7 +84,8 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
     classifier = networks.classifier
     if features is not None and isinstance(networks.scorer, FeatureScorer) and classifier.is_flat:
         return Evidence(x, at_least_single(features), _NOTHING)
-    with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
+    run = classifier if features is None else classifier.upper
+    with torch.no_grad(), alone(), mode(run, dropout=False, statistics=True):
         if features is None:
             features = classifier.forward_features(x)
         embedding = at_least_single(classifier.embed(features))

@@ -243,7 +243,7 @@ class Trajectory(Taught):
         classifier, memory = networks.classifier, networks.memory
         assert isinstance(memory, Averages)
         assert networks.scorer is not None
-        with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
+        with torch.no_grad(), alone(), mode(classifier.upper, dropout=False, statistics=True):
             embedding = at_least_single(classifier.embed(features))
             logits = at_least_single(classifier.forward_head(features))
         predicted = whole(logits).argmax(dim=1)

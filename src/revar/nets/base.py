@@ -65,6 +65,11 @@ class Classifier(ABC, nn.Module):
         return type(self).embed is Classifier.embed
 
     @property
+    def upper(self) -> nn.Module:
+        """All that the head and `embed` run: flags of nothing else need be set for them."""
+        return self
+
+    @property
     def takes_stacks(self) -> bool:
         """Whether the head takes features with further axes in front, and leaves them there."""
         return False
@@ -82,6 +87,12 @@ class SplitClassifier(Classifier):
         self.n_features = n_features
         self.trunk = trunk
         self.head = nn.Sequential(nn.Dropout(rate), nn.Linear(n_features, n_outputs))
+
+    @property
+    def upper(self) -> nn.Module:
+        """The head, unless somebody has another way to run it."""
+        known = type(self).forward_head is SplitClassifier.forward_head and self.is_flat
+        return self.head if known and "forward_head" not in vars(self) else self
 
     @property
     def takes_stacks(self) -> bool:
