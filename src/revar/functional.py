@@ -224,7 +224,11 @@ class _Mode:
         self._flags: list[tuple[dict[str, Any], bool]] = []
 
     def __enter__(self) -> None:
-        _set(*self._wanted, self._flags)
+        try:
+            _set(*self._wanted, self._flags)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *error: object) -> None:
         # The first last: a module that is used twice came here twice.
