@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -55,6 +56,19 @@ _AT_ONCE = 1 << 14
 _ALIKE = _drawn_alike()
 
 
+class _Drawn(threading.local):
+    """Room for numbers while a mask is made of them, one for each thread.
+
+    Kept: what was not used for some steps has left the cache, and comes back slowly.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = torch.empty(_AT_ONCE, dtype=torch.float64, device="cpu")
+
+
+_drawn = _Drawn()
+
+
 def mask(func: Callable[..., Tensor], like: Tensor, p: float) -> Tensor:
     """What ``func``, one of `DROPOUTS`, multiplies by, drawn from the default generator as it does.
 
@@ -64,9 +78,8 @@ def mask(func: Callable[..., Tensor], like: Tensor, p: float) -> Tensor:
     made = torch.empty_like(like)
     if not (_ALIKE and func is F.dropout and _plain(made) and 0 < p < 1):
         return func(torch.ones_like(like), p, True)
-    parts = made.view(-1).split(_AT_ONCE)
-    doubles = torch.empty(len(parts[0]), dtype=torch.float64, device="cpu")
-    for part in parts:
+    doubles = _drawn.numbers
+    for part in made.view(-1).split(_AT_ONCE):
         torch.lt(doubles[: len(part)].uniform_(), 1 - p, out=part).div_(1 - p)
     return made
 

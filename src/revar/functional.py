@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -132,7 +132,7 @@ def flat_state(net: nn.Module) -> Tensor:
 def load_flat_state(net: nn.Module, flat: Tensor) -> None:
     """Put the numbers of `flat_state` back."""
     for value, part in zip(*_beside_flat(net, flat), strict=True):
-        value.copy_(part)
+        value.detach().copy_(part)
 
 
 @torch.no_grad()
@@ -153,9 +153,35 @@ def follow_flat_state(net: nn.Module, flat: Tensor, rate: float) -> None:
 
 def _beside_flat(net: nn.Module, flat: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """The real parts of a network's state, and their places in ``flat``, in their shapes."""
-    real = [value for value in net.state_dict().values() if value.is_floating_point()]
+    held: list[Tensor] = []
+    if not _collect_state(net, held):
+        held = list(net.state_dict().values())
+    real = [value for value in held if value.is_floating_point()]
     parts = flat.split([value.numel() for value in real])
     return real, [part.view(value.shape) for value, part in zip(real, parts, strict=True)]
+
+
+def _collect_state(module: nn.Module, found: list[Tensor]) -> bool:
+    """Add the values of ``state_dict``, without the care for names that costs as much as a pass.
+
+    Not where a module writes its state in a way of its own.
+    """
+    kind = type(module)
+    if (
+        kind.state_dict is not nn.Module.state_dict
+        or kind._save_to_state_dict is not nn.Module._save_to_state_dict
+        or kind.get_extra_state is not nn.Module.get_extra_state
+        or module._state_dict_hooks
+        or module._state_dict_pre_hooks
+    ):
+        return False
+    found += [own for own in module._parameters.values() if own is not None]
+    transient = module._non_persistent_buffers_set
+    for key, buffer in module._buffers.items():
+        if buffer is not None and key not in transient:
+            found.append(buffer)
+    children = (child for child in module._modules.values() if child is not None)
+    return all(_collect_state(child, found) for child in children)
 
 
 def at_least_single(x: Tensor) -> Tensor:
@@ -184,8 +210,7 @@ def norms_by_batch(net: nn.Module) -> bool:
     return any(module.training for module in net.modules() if isinstance(module, _NormBase))
 
 
-@contextmanager
-def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> Iterator[None]:
+def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> AbstractContextManager[None]:
     """Run a network with dropout on or off, normalising by the batch or by its statistics.
 
     ``dropout=True, statistics=True`` is Monte-Carlo dropout: every random layer is on while
@@ -193,13 +218,26 @@ def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> Iterator[None]:
     (and update its running statistics, unless `call` hands it copies); after
     `keep_statistics` it uses those all the same. All flags come back.
     """
-    flags: list[tuple[dict[str, Any], bool]] = []
-    try:
-        _set(net, dropout, not statistics, flags)
-        yield
-    finally:
+    return _Mode(net, dropout, not statistics)
+
+
+class _Mode:
+    """A block of `mode`. Not made by a generator: several in a step cost as much as a layer."""
+
+    def __init__(self, net: nn.Module, dropout: bool, by_batch: bool) -> None:
+        self._wanted = net, dropout, by_batch
+        self._flags: list[tuple[dict[str, Any], bool]] = []
+
+    def __enter__(self) -> None:
+        try:
+            _set(*self._wanted, self._flags)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: object) -> None:
         # The first last: a module that is used twice came here twice.
-        for attributes, training in reversed(flags):
+        for attributes, training in reversed(self._flags):
             attributes["training"] = training
 
 

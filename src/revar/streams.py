@@ -9,7 +9,7 @@ the host is what takes long, and everything stays in line.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Literal
 
@@ -38,14 +38,14 @@ class Branch:
         self._device = device
         self._begun = torch.cuda.current_stream(device).record_event() if recorded else None
 
-    @contextmanager
-    def joined(self) -> Iterator[None]:
+    def joined(self) -> AbstractContextManager[None]:
         """A block of the branch; what comes after it waits for it."""
-        if self._begun is None:
-            yield
-            return
+        return nullcontext() if self._begun is None else self._joined(self._begun)
+
+    @contextmanager
+    def _joined(self, begun: torch.cuda.Event) -> Iterator[None]:
         side = stream_for("branch", self._device)
-        side.wait_event(self._begun)
+        side.wait_event(begun)
         try:
             with torch.cuda.stream(side):
                 yield

@@ -58,7 +58,7 @@ class Totals:
             new += [self._number(0)] * 3
         else:
             w = weights.detach().double()
-            new += [w.sum(), w.square().sum(), self._number(w.numel())]
+            new += [w.sum(), (w * w).sum(), self._number(w.numel())]
         self.sums[:6] += torch.stack(new)
 
     def _number(self, value: float) -> Tensor:

@@ -300,8 +300,13 @@ def _along(
 def _differentiate(loss: Tensor, optimiser: Optimizer) -> None:
     """The gradient of a loss, where an optimiser looks for it; none where it does not reach.
 
-    As ``zero_grad`` and ``backward`` leave it, in half the time for a scorer of a few layers.
+    As ``zero_grad`` and ``backward`` leave it, which take longer for a scorer of a few layers. On a
+    GPU they do it: they see to it that gradients lie as parameters do, which the optimiser needs.
     """
+    if loss.device.type != "cpu":
+        optimiser.zero_grad()
+        loss.backward()
+        return
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     for parameter, gradient in zip(parameters, gradients, strict=True):

@@ -198,3 +198,49 @@ def test_a_wait_would_be_seen() -> None:
             wait()
         assert sum(places.values()) == 1
         assert "test_counts" in next(iter(places))
+
+
+class Operations(TorchDispatchMode):
+    """Counts what torch is asked to do, in backward passes too."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+MOST: dict[str, dict[str, int]] = {
+    "erm": {"plain": 145},
+    "features": {"plain": 161, "meta": 440},
+    "evidence": {"plain": 174, "meta": 462},
+    "trajectory": {"plain": 295},
+}
+"""Operations of a step for a small net, which takes as long as they are many; a few to spare."""
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_operations_of_a_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, found = training.train_step, Counter[str]()
+
+    def step(state: Any, method: Any, task: Any, budget: Any, batch: Any) -> None:
+        due = training.outer_due(state, method, training.clock_of(state, budget))
+        with Operations() as operations:
+            plain(state, method, task, budget, batch)
+        # The last ones count: the first make what is kept, and begin with a warm-up.
+        found["meta" if due else "plain"] = operations.count
+
+    monkeypatch.setattr(training, "train_step", step)
+    method: ReVaR | str = name
+    if name in ("features", "evidence"):
+        method = replace(ReVaR.paper(), scorer=name, shares_gradient=True)  # type: ignore[arg-type]
+    x, y = blobs(400)
+    with one_thread():
+        SelectiveClassifier(method, backbone="mlp", epochs=8, batch_size=32, random_state=0).fit(
+            x, y
+        )
+    assert all(found[kind] <= most for kind, most in MOST[name].items()), dict(found)

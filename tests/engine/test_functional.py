@@ -11,7 +11,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from revar.bilevel import directional_derivative
-from revar.functional import Params, call, mode, parameters, placed, trainable
+from revar.functional import (
+    Params,
+    call,
+    flat_state,
+    follow_flat_state,
+    load_flat_state,
+    mode,
+    parameters,
+    placed,
+    trainable,
+)
 
 
 class _Tied(nn.Module):
@@ -124,3 +134,47 @@ def test_dropout_in_forward_mode_has_the_masks_of_any_pass(drop: Callable[..., T
     assert expected is not None
     torch.testing.assert_close(found, expected)
     assert torch.equal(drawn, torch.rand(()))
+
+
+# --- all numbers of a network
+
+
+class Remembering(nn.Module):
+    """A buffer that is not kept, and an empty place for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("passing", torch.ones(3), persistent=False)
+        self.register_buffer("none", None)
+        self.register_buffer("kept", torch.full((2,), 5.0))
+
+
+class OwnState(nn.Linear):
+    """Writes another state than torch would."""
+
+    def _save_to_state_dict(self, destination: Params, prefix: str, keep_vars: bool) -> None:
+        destination[prefix + "all"] = self.weight.detach().flatten()
+
+
+@pytest.mark.parametrize("case", ["plain", "own state", "hook"])
+def test_a_flat_state_goes_where_it_came_from(case: str) -> None:
+    """Tied parameters are in it twice, as in ``state_dict``."""
+    first = OwnState(4, 4) if case == "own state" else nn.Linear(4, 4)
+    net = nn.Sequential(first, nn.BatchNorm1d(4), Remembering(), nn.Linear(4, 4))
+    last = net[3]
+    assert isinstance(last, nn.Linear)
+    last.weight = first.weight
+    if case == "hook":
+        net.register_state_dict_post_hook(lambda _, state, __, ___: state.__delitem__("3.bias"))
+    flat = flat_state(net)
+    moved = flat.clone()
+    with torch.no_grad():
+        for value in net.state_dict().values():
+            if value.is_floating_point():
+                value.mul_(3)
+    expected = torch.lerp(flat, flat_state(net), 0.25)
+    follow_flat_state(net, moved, 0.25)
+    assert torch.equal(moved, expected)
+    load_flat_state(net, flat)
+    assert torch.equal(flat_state(net), flat)
+    assert all(p.requires_grad and p.grad_fn is None for p in net.parameters())

@@ -271,3 +271,37 @@ def test_a_network_scorer_reads_means_of_squares() -> None:
     whole = NetworkScorer(net)(Evidence(x, nothing, nothing)).logit
     assert torch.equal(whole, net(x).squeeze(-1))
     assert not torch.allclose(found, whole)
+
+
+# --- layers without the calls around them
+
+
+def _by_layers(scorer: FeatureScorer, shown: Evidence) -> Tensor:
+    found = shown.embedding
+    for layer in scorer.net:
+        found = layer(found)
+    return found.squeeze(-1)
+
+
+def test_its_layers_are_run_as_they_are() -> None:
+    scorer, shown = FeatureScorer(6), evidence()
+    assert torch.equal(scorer(shown).correction, _by_layers(scorer, shown))
+    parameters = list(scorer.parameters())
+    ours = torch.autograd.grad(scorer(shown).correction.square().sum(), parameters)
+    theirs = torch.autograd.grad(_by_layers(scorer, shown).square().sum(), parameters)
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_layer_that_was_swapped_is_run() -> None:
+    scorer, shown = FeatureScorer(6), evidence()
+    before = scorer(shown).correction
+    scorer.net[2] = nn.Tanh()
+    assert torch.equal(scorer(shown).correction, _by_layers(scorer, shown))
+    assert not torch.equal(scorer(shown).correction, before)
+
+
+def test_a_hook_on_a_layer_is_heard() -> None:
+    scorer, shown = FeatureScorer(6), evidence()
+    scorer.net[1].register_forward_hook(lambda _, __, output: 2 * output)
+    assert torch.equal(scorer(shown).correction, _by_layers(scorer, shown))

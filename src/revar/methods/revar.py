@@ -391,12 +391,13 @@ class ReVaR(Bilevel):
             return proximal_surrogate(at_least_single(scored.correction), alignment)
         return linear_surrogate(self._as_weights(scored), alignment, lr)
 
-    @torch.no_grad()
     def _weights(self, networks: Networks, batch: Batch, features: Tensor | None = None) -> Tensor:
         """[n] weights of a training batch; features of the training pass are used if given."""
-        assert isinstance(networks.scorer, Scorer)
-        with sharing(len(batch.y)), mode(networks.scorer, dropout=False, statistics=True):
-            scored: Scored = networks.scorer(evidence_for(networks, batch.x, features))
+        scorer = networks.scorer
+        assert isinstance(scorer, Scorer)
+        rule = mode(scorer, dropout=False, statistics=True)
+        with torch.no_grad(), sharing(len(batch.y)), rule:
+            scored: Scored = scorer(evidence_for(networks, batch.x, features))
             return self._as_weights(scored.of_all())
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from revar.nets.base import Classifier
-from revar.sharded import whole
+from revar.sharded import current, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Scored:
 
     def of_all(self) -> Scored:
         """That of the whole batch, where several processes share one."""
+        if current() is None:
+            return self
         return Scored(None if self.base is None else whole(self.base), whole(self.correction))
 
 
@@ -100,14 +103,26 @@ class _Perceptron(nn.Sequential):
             return self._run(inputs)
 
     def _run(self, inputs: Tensor) -> Tensor:
-        """Layer by layer, each without what a module does around its own."""
-        norm, first, _, last = self._modules.values()
-        assert isinstance(norm, nn.LayerNorm)
-        assert isinstance(first, nn.Linear)
-        assert isinstance(last, nn.Linear)
-        normed = F.layer_norm(inputs, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-        hidden = F.linear(normed, first.weight, first.bias).relu_()
-        return F.linear(hidden, last.weight, last.bias)
+        """Each layer without what a module does around it, if they are those it was built with."""
+        layers: list[Any] = list(self._modules.values())
+        if [type(layer) for layer in layers] != _LAYERS or any(map(_is_watched, layers)):
+            result: Tensor = super().forward(inputs)  # type: ignore[no-untyped-call]
+            return result
+        norm, first, _, last = (layer._parameters for layer in layers)
+        normed = torch.layer_norm(
+            inputs, layers[0].normalized_shape, norm["weight"], norm["bias"], layers[0].eps
+        )
+        hidden = F.linear(normed, first["weight"], first["bias"]).relu_()
+        return F.linear(hidden, last["weight"], last["bias"])
+
+
+_LAYERS = [nn.LayerNorm, nn.Linear, nn.ReLU, nn.Linear]
+
+
+def _is_watched(layer: nn.Module) -> bool:
+    """Whether somebody has a hook on its passes."""
+    forward = layer._forward_hooks or layer._forward_pre_hooks
+    return bool(forward or layer._backward_hooks or layer._backward_pre_hooks)
 
 
 class FeatureScorer(Scorer):
@@ -119,7 +134,7 @@ class FeatureScorer(Scorer):
 
     def forward(self, evidence: Evidence) -> Scored:
         """No base."""
-        return Scored(None, self.net(evidence.embedding).squeeze(-1))
+        return Scored(None, self.net.forward(evidence.embedding).squeeze(-1))
 
 
 class EvidenceScorer(Scorer):
@@ -160,7 +175,7 @@ class EvidenceScorer(Scorer):
             self._observe(whole(evidence.log_odds))
         standard = (evidence.log_odds - self.mean) / self.deviation
         inputs = torch.cat([evidence.embedding, standard.unsqueeze(-1)], -1)
-        correction: Tensor = self.net(inputs).squeeze(-1)
+        correction = self.net.forward(inputs).squeeze(-1)
         return Scored(-standard, correction)
 
 
