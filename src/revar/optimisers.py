@@ -1,15 +1,19 @@
-"""Optimisers and the learning rate, as the recipe says."""
+"""Optimisers and the learning rate, as the recipe says, and the gradients they take."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from revar.functional import Rate
 from revar.methods.base import OuterOptimiser
+from revar.parallel import world
 from revar.recipe import Budget
 
 
@@ -94,3 +98,38 @@ def at_rest(optimiser: Optimizer) -> Optimizer:
                     "momentum_buffer", torch.zeros_like(parameter)
                 )
     return optimiser
+
+
+def rate_of(lr: Rate, group: dict[str, Any]) -> Rate:
+    """Of a group of parameters, rounded as in a recorded step, where it is of their type."""
+    scale: float = group["scale"]
+    if isinstance(lr, Tensor) or group["params"][0].dtype != torch.float32:
+        return lr * scale
+    return float(np.float32(lr) * np.float32(scale))
+
+
+def differentiate(loss: Tensor, optimiser: Optimizer) -> None:
+    """The gradient of a loss, where an optimiser looks for it; none where it does not reach.
+
+    As ``zero_grad`` and ``backward`` leave it, which take longer for a scorer of a few layers. On a
+    GPU they do it: they see to it that gradients lie as parameters do, which the optimiser needs.
+    """
+    if loss.device.type != "cpu":
+        optimiser.zero_grad()
+        loss.backward()
+        return
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+
+
+def average_gradients(optimiser: Optimizer) -> None:
+    """Make them those of the whole batch, where several processes share it."""
+    if world().size == 1:
+        return
+    groups = optimiser.param_groups
+    found = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+    # Into their places: on a GPU an optimiser needs gradients in the layout of the parameters.
+    if found:
+        torch._foreach_copy_(found, list(world().average(found)))

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from revar.bilevel import Taken, directional_derivative
+from revar.bilevel import Taken
 from revar.devices import keep_memory
 from revar.errors import InputError
 from revar.feeds import DataFeeds
-from revar.functional import Params, Rate, at_least_single, mode, trainable
+from revar.functional import mode, trainable
 from revar.methods.base import Bilevel, Method, Plan, Scoring
 from revar.methods.entropy import entropies
 from revar.nets.finetuning import layer_rates
-from revar.optimisers import learning_rate, make_optimiser, make_outer
+from revar.optimisers import (
+    average_gradients,
+    differentiate,
+    learning_rate,
+    make_optimiser,
+    make_outer,
+    rate_of,
+)
 from revar.parallel import world
 from revar.randomness import RandomState
 from revar.recipe import Budget
-from revar.retraced import traced
 from revar.sharded import sharing
+from revar.taken import derivatives_along, gradients
 from revar.totals import EpochRecord, Totals
 from revar.types import Batch, Clock, Feeds, Networks, StepResult, Task
 
@@ -146,17 +152,6 @@ def _trained(heads: nn.Module | None) -> AbstractContextManager[None]:
     return nullcontext() if heads is None else mode(heads, dropout=True, statistics=False)
 
 
-def _average_gradients(optimiser: Optimizer) -> None:
-    """Make them those of the whole batch, where several processes share it."""
-    if world().size == 1:
-        return
-    groups = optimiser.param_groups
-    found = [p.grad for group in groups for p in group["params"] if p.grad is not None]
-    # Into their places: on a GPU an optimiser needs gradients in the layout of the parameters.
-    if found:
-        torch._foreach_copy_(found, list(world().average(found)))
-
-
 class Step(Protocol):
     """One step, counted."""
 
@@ -229,14 +224,14 @@ def _take_step(
             penalties = entropies(result.logits, method.entropy_form)
             loss = loss + method.entropy * task.weighted(penalties, batch).mean()
     for group in state.optimiser.param_groups:
-        group["lr"] = _rate(clock.lr, group)
+        group["lr"] = rate_of(clock.lr, group)
     trained = {} if start is None else trainable(networks.classifier)
-    along = None if start is None else _along(result, trained, task, batch)
+    along = None if start is None else derivatives_along(result, trained, task, batch)
     state.optimiser.zero_grad()
     loss.backward()
-    _average_gradients(state.optimiser)
+    average_gradients(state.optimiser)
     if start is not None:
-        taken = Taken(_gradients(trained), start, along)
+        taken = Taken(gradients(trained), start, along)
         _take_outer_step(state, method, task, budget, batch, feeds, clock, (result, taken))
     if result.teaching is not None:
         _teach(state, method, budget, result.teaching, clock)
@@ -245,14 +240,6 @@ def _take_step(
         nn.utils.clip_grad_norm_(parameters, budget.gradient_clip)
     state.optimiser.step()
     totals.add_step(loss, task.hits(result.logits, batch), len(batch.y), result.weights)
-
-
-def _rate(lr: Rate, group: dict[str, Any]) -> Rate:
-    """Of a group of parameters, rounded as in a recorded step, where it is of their type."""
-    scale: float = group["scale"]
-    if isinstance(lr, Tensor) or group["params"][0].dtype != torch.float32:
-        return lr * scale
-    return float(np.float32(lr) * np.float32(scale))
 
 
 def _teach(
@@ -264,58 +251,10 @@ def _teach(
     assert budget.learning_rate is not None
     scale = method.outer.learning_rate / budget.learning_rate
     for group in state.outer.param_groups:
-        group["lr"] = _rate(clock.lr, {**group, "scale": scale})
-    _differentiate(teaching, state.outer)
-    _average_gradients(state.outer)
+        group["lr"] = rate_of(clock.lr, {**group, "scale": scale})
+    differentiate(teaching, state.outer)
+    average_gradients(state.outer)
     state.outer.step()
-
-
-def _along(
-    result: StepResult, trained: Mapping[str, nn.Parameter], task: Task, batch: Batch
-) -> Callable[[Params], Tensor] | None:
-    """See `Taken`, of a step whose losses are aligned; before its graph is gone."""
-    trace = None
-    if result.scored is not None and world().size == 1:
-        trace = traced(result.logits, trained)
-    if trace is None:
-        return None
-    logits, moved_by = at_least_single(result.logits.detach()), trace.tangent
-
-    @torch.no_grad()
-    def along(direction: Params) -> Tensor:
-        tangent = moved_by(direction)
-        if tangent is None:
-            return torch.zeros_like(task.losses(logits, batch))
-        tangent = at_least_single(tangent)
-        slopes = task.slopes(logits, tangent, batch)
-        if slopes is not None:
-            return slopes
-        return directional_derivative(
-            lambda at: task.losses(at["logits"], batch), {"logits": logits}, {"logits": tangent}
-        )
-
-    return along
-
-
-def _differentiate(loss: Tensor, optimiser: Optimizer) -> None:
-    """The gradient of a loss, where an optimiser looks for it; none where it does not reach.
-
-    As ``zero_grad`` and ``backward`` leave it, which take longer for a scorer of a few layers. On a
-    GPU they do it: they see to it that gradients lie as parameters do, which the optimiser needs.
-    """
-    if loss.device.type != "cpu":
-        optimiser.zero_grad()
-        loss.backward()
-        return
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
-
-
-def _gradients(trained: Mapping[str, nn.Parameter]) -> Params:
-    """By the name of the parameter; zero where the loss does not reach."""
-    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in trained.items()}
 
 
 def _take_outer_step(
@@ -333,8 +272,8 @@ def _take_outer_step(
     assert state.outer is not None
     with autocast(budget, state.device):
         outer = method.outer_loss(state.networks, task, batch, feeds, clock, taken)
-    _differentiate(outer.loss, state.outer)
-    _average_gradients(state.outer)
+    differentiate(outer.loss, state.outer)
+    average_gradients(state.outer)
     state.outer.step()
     state.totals.add_outer(outer.meta_loss)
 

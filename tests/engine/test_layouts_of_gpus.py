@@ -20,7 +20,7 @@ from revar.fitting import fit_prepared
 from revar.functional import flat_state, follow_flat_state, load_flat_state
 from revar.nets.base import Dropout
 from revar.nets.build import Backbone
-from revar.optimisers import make_optimiser
+from revar.optimisers import average_gradients, make_optimiser
 from revar.parallel import World
 from revar.preparation import prepare
 from revar.progress import Silent
@@ -87,19 +87,19 @@ class _Two(World):
 def test_gradients_of_all_are_laid_out_as_their_parameters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(training, "world", lambda: _Two(0, 2))
+    monkeypatch.setattr(optimisers, "world", lambda: _Two(0, 2))
     net = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
     optimiser = make_optimiser(Budget(learning_rate=0.1), list(net.parameters()))
     net(torch.randn(2, 3, 5, 5)).square().sum().backward()
     before = {p: 0.5 * p.grad for p in net.parameters() if p.grad is not None}
-    training._average_gradients(optimiser)
+    average_gradients(optimiser)
     for p, half in before.items():
         assert p.grad is not None
         assert p.grad.equal(half)
         assert p.grad.stride() == p.stride()
     for p in net.parameters():
         p.grad = None
-    training._average_gradients(optimiser)
+    average_gradients(optimiser)
 
 
 def test_mean_weights_do_not_depend_on_the_layout() -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import OneStep, Strategy, Taken, alignments
 from revar.errors import InputError
-from revar.functional import Rate, at_least_single, average, mode, norms_by_batch, parameters
+from revar.functional import Rate, at_least_single, average, mode, parameters
 from revar.methods.base import (
     Bilevel,
     DefaultScore,
@@ -33,6 +33,7 @@ from revar.methods.base import (
 from revar.methods.reweighting import (
     MetaObjective,
     WeightNormalisation,
+    asked_about,
     evidence_for,
     halves,
     linear_surrogate,
@@ -229,11 +230,8 @@ class ReVaR(Bilevel):
             )
             raise InputError(msg)
         if plan.meta_size < 2:
-            msg = (
-                f"the meta set has {plan.meta_size} examples, ReVaR needs 2 or more; "
-                "raise meta_fraction"
-            )
-            raise InputError(msg)
+            msg = f"the meta set has {plan.meta_size} examples, ReVaR needs 2 or more; "
+            raise InputError(msg + "raise meta_fraction")
         if not self.uses_unlabelled:
             return
         if plan.unlabelled_size == 0:
@@ -290,14 +288,14 @@ class ReVaR(Bilevel):
         if not weighted:
             return StepResult(average(losses), logits)
         # The look-ahead is this step: it must use the weights that are differentiated.
-        scored = self._score(networks, batch, _asked_about(networks, features))
+        scored = self._score(networks, batch, asked_about(networks, features))
         weights = self._as_weights(scored).detach()
         return StepResult(average(weights * losses), logits, weights, scored)
 
     def outer_due(self, clock: Clock) -> bool:
         """Every ``interval`` steps after the warm-up."""
-        warm = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
-        return warm and clock.step % self.interval == 0
+        first = self._weighted_from(clock.total, clock.steps_per_epoch)
+        return clock.step >= first and clock.step % self.interval == 0
 
     def outer_loss(
         self,
@@ -393,21 +391,8 @@ class ReVaR(Bilevel):
 
     def _weights(self, networks: Networks, batch: Batch, features: Tensor | None = None) -> Tensor:
         """[n] weights of a training batch; features of the training pass are used if given."""
-        scorer = networks.scorer
-        assert isinstance(scorer, Scorer)
-        rule = mode(scorer, dropout=False, statistics=True)
-        with torch.no_grad(), sharing(len(batch.y)), rule:
-            scored: Scored = scorer(evidence_for(networks, batch.x, features))
+        assert isinstance(networks.scorer, Scorer)
+        steady = mode(networks.scorer, dropout=False, statistics=True)
+        with torch.no_grad(), sharing(len(batch.y)), steady:
+            scored: Scored = networks.scorer(evidence_for(networks, batch.x, features))
             return self._as_weights(scored.of_all())
-
-
-def _asked_about(networks: Networks, features: Tensor) -> Tensor | None:
-    """Features of a training pass, where a deterministic one has the same.
-
-    g must learn from what it will be asked about. Batch norm by the batch, or dropout in the trunk,
-    makes other features: taught on those, g missed wrong labels that it finds otherwise
-    (benchmarks/shared_gradient.py).
-    """
-    classifier, sampler = networks.classifier, networks.sampler
-    steady = sampler is not None and sampler.shared_trunk and not norms_by_batch(classifier)
-    return features.detach() if steady and classifier.is_ours else None

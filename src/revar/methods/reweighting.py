@@ -12,7 +12,15 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import Losses, Objective, Strategy
 from revar.dropouts import quick_dropout
-from revar.functional import Params, Rate, at_least_single, average, call, mode
+from revar.functional import (
+    Params,
+    Rate,
+    at_least_single,
+    average,
+    call,
+    mode,
+    norms_by_batch,
+)
 from revar.methods.base import Method
 from revar.nets.scorer import (
     Evidence,
@@ -92,6 +100,18 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
             return Evidence(x, embedding, _NOTHING)
         logits = classifier.forward_head(features)
         return Evidence(x, embedding, top_log_odds(at_least_single(logits)))
+
+
+def asked_about(networks: Networks, features: Tensor) -> Tensor | None:
+    """Features of a training pass, where a deterministic one has the same.
+
+    g must learn from what it will be asked about. Batch norm by the batch, or dropout in the trunk,
+    makes other features: taught on those, g missed wrong labels that it finds otherwise
+    (benchmarks/shared_gradient.py).
+    """
+    classifier, sampler = networks.classifier, networks.sampler
+    steady = sampler is not None and sampler.shared_trunk and not norms_by_batch(classifier)
+    return features.detach() if steady and classifier.is_ours else None
 
 
 def uscore_column(
