@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from revar import fitting, optimisers, training
+from revar import fitting, optimisers
 from revar.data.source import Part, Source
 from revar.fitting import fit_prepared
 from revar.functional import flat_state, follow_flat_state, load_flat_state
