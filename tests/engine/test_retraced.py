@@ -291,8 +291,11 @@ def test_half_precision_is_as_precise_as_forward_mode(name: str) -> None:
 @needs_gpu
 @pytest.mark.parametrize("name", ["resnet20, everywhere", "resnet18", "mobilenetv3_small_050"])
 @pytest.mark.parametrize("precision", ["single", "half"])
-def test_on_a_gpu_it_is_forward_mode(name: str, precision: str) -> None:
+def test_on_a_gpu_it_is_forward_mode(
+    name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its batch norm, dropout and pooling are other operations than a CPU's."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     net = image_net(name).to(GPU).to(memory_format=torch.channels_last)
     x = torch.randn(16, *SMALL, device=GPU).contiguous(memory_format=torch.channels_last)
     with torch.autocast("cuda", torch.bfloat16, enabled=precision == "half"):
