@@ -100,26 +100,50 @@ def test_the_cost_of_training() -> None:
     first = ("| features", "| evidence", "| inputs", "| `revar` as")
     table = [line.split("|") for line in page.splitlines() if line.startswith(first)]
     names = ("features", "evidence", "features, upper layers", "network", "network, upper layers",
-             "network, half size")  # fmt: skip
-    alone = ratios("resnet18-32px-resnet18-?")
-    for column, files, more in (
-        (5, "resnet50-224px-?", ()),
-        (6, "resnet18-32px-?", ("network", "network, upper layers", "network, half size",
-                                "features, own look-ahead")),
-    ):  # fmt: skip
+             "network, half size", "features, own look-ahead", "revar (default)")  # fmt: skip
+    before = ratios("revar-512-resnet18-32px")["revar, 512 every 5 steps"]
+    for column, files, last in (
+        (5, "resnet50-224px-?", []),
+        (6, "resnet18-32px-?", before),
+    ):
         found = ratios(files)
-        several = [found[name] for name in names]
-        several += [alone[name] for name in more] or [[]] * 4
-        several += [
-            found["revar, a batch every 10 steps"],
-            found.get("revar, 512 every 5 steps", []),
-        ]
+        several = [*(found[name] for name in names), last]
         wanted = [
             [] if not one else one if len(one) == 1 else [np.mean(one), min(one), max(one)]
             for one in several
         ]
         shown = [re.findall(r"\d\.\d+", line[column]) for line in table]
         assert shown == [[f"{value:.3f}" for value in values] for values in wanted]
+
+
+def test_a_network_as_large_as_f() -> None:
+    page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    found = ratios("resnet18-32px-resnet18-?")
+    large, upper, half = (
+        np.mean(found[name]) for name in ("network", "network, upper layers", "network, half size")
+    )
+    said = (
+        f"it was {large:.2f}, {upper:.2f} with the upper layers and {half:.2f} with half the size"
+    )
+    assert said in page
+
+
+def test_memory_of_a_shared_step() -> None:
+    page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    found = json.loads((ROOT / "results" / "memory" / "resnet50-224px.json").read_text("utf-8"))
+    shared, again, parts = (
+        found["settings"][f"shared gradient{way}"]
+        for way in ("", ", recompute", ", micro_batch=32")
+    )
+    own = found["settings"]["revar-paper"]["made_mib"]
+    made = shared["made_mib"]
+    assert f"makes {made:,.0f} MiB for the ResNet-50 instead of {own:,.0f}" in page
+    said = (
+        f"makes {made:,.0f} MiB on the H200, {again['made_mib']:,.0f} with `recompute=true` in "
+        f"{again['ratio_replayed']:.2f} times the time, {parts['made_mib']:,.0f} with "
+        f"`micro_batch=32` in {parts['ratio_replayed']:.2f} times"
+    )
+    assert said in page
 
 
 def test_loops_by_hand() -> None:
@@ -181,7 +205,7 @@ def test_the_meta_steps_of_revar() -> None:
 
 def test_what_the_meta_steps_of_revar_cost_before() -> None:
     page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
-    small = np.mean(ratios("resnet18-32px-?")["revar, 512 every 5 steps"])
+    (small,) = ratios("revar-512-resnet18-32px")["revar, 512 every 5 steps"]
     (large,) = ratios("revar-512-resnet50-224px")["revar (default)"]
     assert f"{small:.1f} times at 32 px and {large:.1f} at 224 px" in page
 
@@ -203,7 +227,7 @@ def test_what_g_learns_with_a_shared_gradient() -> None:
     file = ROOT / "results" / "shared_gradient" / "clusters.json"
     found = json.loads(file.read_text(encoding="utf-8"))["relative_weights"]
     own, shared = (sum(v < 0.8 for v in found["mlp"][w]) for w in ("its own", "the training step"))
-    assert f"in {own} seeds of 8 with a look-ahead of its own and in {shared} of 8" in page
+    assert f"in {own} seeds of 8 with a look-ahead of its own and in {shared} of 8 with" in page
     assert all(v < 0.8 for values in found["perceptron"].values() for v in values)
 
 
@@ -272,8 +296,8 @@ def test_the_cost_of_the_default_and_of_answers_on_a_gpu() -> None:
     page = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
     results = ROOT / "results"
     for file, said in (
-        ("resnet50-224px-[45]", "{:.2f} times plain training** for the ResNet-50"),
-        ("resnet18-32px-[45]", "{:.2f} times for the ResNet-18"),
+        ("resnet50-224px-?", "{:.2f} times plain training** for the ResNet-50"),
+        ("resnet18-32px-?", "{:.2f} times for the ResNet-18"),
     ):
         assert said.format(np.mean(ratios(file)["trajectory"])) in page
     text = (results / "inference" / "h200-resnet50.json").read_text(encoding="utf-8")
