@@ -2,8 +2,8 @@
 
 Three clusters, one region of one of them labelled wrongly in training, a clean meta set. g reads
 the features of f and is moved by linear updates on training examples in every step. The figure is
-the mean weight of that region relative to all others: below 1 g has found it. Either way g is taught
-on the features of a deterministic pass, as it is asked: on those of the training pass, which batch
+the mean weight of that region relative to all others: below 1 g has found it. Either way g learns
+from features of a deterministic pass, as it is asked: from those of the training pass, which batch
 norm takes from the batch, it found the region in 3 seeds of 8.
 
     python benchmarks/shared_gradient.py --json results/shared_gradient/clusters.json
