@@ -89,9 +89,10 @@ def _shape(node: Any) -> tuple[Any, ...]:
     return (torch.Size(node._input_metadata[0].shape),)
 
 
-def _type(node: Any) -> tuple[Any, ...]:
-    """Of the output."""
-    return (node._input_metadata[0].dtype,)
+def _kind(node: Any) -> tuple[Any, ...]:
+    """Device and type of the output."""
+    output = node._input_metadata[0]
+    return output.device, output.dtype
 
 
 # --- products
@@ -272,7 +273,7 @@ RULES: dict[str, tuple[Read, Rule]] = {
     "MeanBackward1": (_numbers("dim", "keepdim"), lambda axes, keep, t: t.mean(axes, keep)),
     "AdaptiveAvgPool2DBackward0": (_shape, lambda s, t: F.adaptive_avg_pool2d(t, s[-2:])),
     "MaxPool2DWithIndicesBackward0": (_tensors("result1"), _largest),
-    "ToCopyBackward0": (_type, lambda dtype, tangent: tangent.to(dtype)),
+    "ToCopyBackward0": (_kind, lambda device, dtype, tangent: tangent.to(device, dtype)),
     "AsStridedBackward1": (_of_strides, _reshaped),
     "ViewBackward0": (_shape, _reshaped),
     "UnsafeViewBackward0": (_shape, _reshaped),

@@ -226,7 +226,8 @@ def _take_step(
     for group in state.optimiser.param_groups:
         group["lr"] = rate_of(clock.lr, group)
     trained = {} if start is None else trainable(networks.classifier)
-    along = None if start is None else derivatives_along(result, trained, task, batch)
+    followed = start is not None and getattr(method, "engine", "") == "forward_mode"
+    along = derivatives_along(result, trained, task, batch) if followed else None
     state.optimiser.zero_grad()
     loss.backward()
     average_gradients(state.optimiser)
