@@ -17,6 +17,7 @@ from torch import Tensor
 
 from revar.dropouts import DROPOUTS, mask
 from revar.dual_norm import MetaBatchNorm
+from revar.tangent_rules import moved_convolution
 
 _CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 _PRODUCTS = (torch.mul, Tensor.mul)
@@ -55,24 +56,17 @@ def _convolved(
     func: Callable[..., Tensor], input: Tensor,  # noqa: A002
     weight: Tensor, bias: Tensor | None = None, *others: Any, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """A convolution and its tangent, ``x * dw + db + dx * w``: what there is of it.
+    """A convolution and its tangent."""
+    (x, dx), (w, dw), (b, db) = _parts(input), _parts(weight), _parts(bias)
 
-    Torch's rule multiplies by the missing tangent of images, too, as if it were zeros.
-    """
-    (x, dx), (w, dw) = _parts(input), _parts(weight)
-    b, db = _parts(bias)
-    value = func(x, w, b, *others, **named)
-    tangent: Tensor | None = None
-    if dw is not None:
-        tangent = func(x, dw, db, *others, **named)
-    elif db is not None:
-        tangent = torch.zeros_like(value).add_(db.view(-1, *[1] * (value.ndim - 2)))
-    if dx is not None:
-        moved = func(dx, w, None, *others, **named)
-        tangent = moved if tangent is None else tangent.add_(moved)
+    def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return func(x, weight, bias, *others, **named)
+
+    value = convolve(x, w, b)
+    tangent = moved_convolution(convolve, value.shape, x, w, dx, dw, db)
     if tangent is None:
         return value
-    convolved: Tensor = forward_ad.make_dual(value, tangent)
+    convolved: Tensor = forward_ad.make_dual(value, tangent.to(value.dtype))
     return convolved
 
 

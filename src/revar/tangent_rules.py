@@ -36,12 +36,7 @@ def _tensors(*names: str) -> Read:
     none = None if single else (None,) * len(names)
 
     def kept(node: Any) -> tuple[Any, ...]:
-        try:
-            hooked = hooks(node) != none
-        except AttributeError as error:
-            # Another version of torch, that does not tell.
-            raise NoRuleError from error
-        if hooked:
+        if hooks(node) != none:
             # It is not there, but made again when asked for.
             raise NoRuleError
         return (read(node),) if single else read(node)
@@ -55,11 +50,7 @@ def _numbers(*names: str) -> Read:
     single = len(names) == 1
 
     def given(node: Any) -> tuple[Any, ...]:
-        try:
-            found = read(node)
-        except AttributeError as error:
-            # Another version of torch, that has other names.
-            raise NoRuleError from error
+        found = read(node)
         return (_signed(found),) if single else tuple(map(_signed, found))
 
     return given
@@ -145,14 +136,39 @@ def _convolution(
 ) -> Tangent:  # fmt: skip
     """``x * weight + bias``"""
     how = (stride, padding, dilation, transposed, output_padding, groups)
+
+    def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return torch.convolution(x, weight, bias, *how)
+
+    tangents = (x_tangent, weight_tangent, bias_tangent)
+    return moved_convolution(convolve, shape, x, weight, *tangents)
+
+
+def moved_convolution(
+    convolve: Callable[[Tensor, Tensor, Tensor | None], Tensor], shape: torch.Size, x: Tensor,
+    weight: Tensor, x_tangent: Tangent, weight_tangent: Tangent, bias_tangent: Tangent,
+) -> Tangent:  # fmt: skip
+    """``x * dw + db + dx * w``: what there is of it.
+
+    Torch's own rule multiplies by the missing tangent of images, too, as if it were zeros.
+
+    Args:
+        convolve: x, weight and bias.
+        shape: of the output.
+        x: its input.
+        weight: of the layer.
+        x_tangent: of the input.
+        weight_tangent: of the weight.
+        bias_tangent: of the bias.
+    """
     found: Tangent = None
     if weight_tangent is not None:
-        found = torch.convolution(x, weight_tangent, bias_tangent, *how)
+        found = convolve(x, weight_tangent, bias_tangent)
     elif bias_tangent is not None:
         found = bias_tangent.view(-1, *[1] * (len(shape) - 2)).expand(shape)
     if x_tangent is None:
         return found
-    moved = torch.convolution(x_tangent, weight, None, *how)
+    moved = convolve(x_tangent, weight, None)
     return moved if found is None else moved.add_(found)
 
 

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from revar import ReVaR, SelectiveClassifier, training
 from revar.methods.base import Bilevel
+from support.operations import Operations
 from support.problems import blobs
 from support.threads import one_thread
 
@@ -148,15 +149,12 @@ PASSES: dict[str, dict[str, dict[str, int]]] = {
         "meta": {"trunk": 2, "head": 3, "scorer": 1},
     },
 }
+SHARED = replace(ReVaR.paper(), shares_gradient=True)
 METHODS: dict[str, ReVaR] = {
     "revar, own look-ahead": ReVaR(shares_gradient=False),
-    "revar-paper, shared": replace(ReVaR.paper(), shares_gradient=True),
-    "revar-paper on features, shared": replace(
-        ReVaR.paper(), shares_gradient=True, scorer="features"
-    ),
-    "revar-paper on features, shared, no batch norm": replace(
-        ReVaR.paper(), shares_gradient=True, scorer="features"
-    ),
+    "revar-paper, shared": SHARED,
+    "revar-paper on features, shared": replace(SHARED, scorer="features"),
+    "revar-paper on features, shared, no batch norm": replace(SHARED, scorer="features"),
 }
 
 
@@ -200,20 +198,6 @@ def test_a_wait_would_be_seen() -> None:
         assert "test_counts" in next(iter(places))
 
 
-class Operations(TorchDispatchMode):
-    """Counts what torch is asked to do, in backward passes too."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 MOST: dict[str, dict[str, int]] = {
     "erm": {"plain": 145},
     "features": {"plain": 161, "meta": 440},
@@ -232,7 +216,7 @@ def test_operations_of_a_step(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         with Operations() as operations:
             plain(state, method, task, budget, batch)
         # The last ones count: the first make what is kept, and begin with a warm-up.
-        found["meta" if due else "plain"] = operations.count
+        found["meta" if due else "plain"] = operations.counts.total()
 
     monkeypatch.setattr(training, "train_step", step)
     method: ReVaR | str = name

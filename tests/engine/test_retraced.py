@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from revar.bilevel import directional_derivative
@@ -24,8 +21,10 @@ from revar.nets.finetuning import upper_layers
 from revar.randomness import preserved
 from revar.recomputed import recomputed
 from revar.retraced import traced
+from revar.tangent_rules import RULES
 from revar.types import Batch, Regression, Task
 from support.gpu import GPU, needs_gpu
+from support.operations import Operations
 
 
 def net_of(*, rate: float = 0.3, affine: bool = True, bias: bool = True) -> nn.Sequential:
@@ -206,6 +205,20 @@ def test_a_deep_net_has_one() -> None:
     torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.parametrize("kind", ["AddmmBackward0", "NativeBatchNormBackward0", "ReluBackward0"])
+def test_a_torch_that_has_other_names_has_no_trace(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = net_of()
+
+    def read(node: object) -> tuple[object, ...]:
+        return (node._saved_by_another_name,)  # type: ignore[attr-defined]
+
+    assert traced(net(torch.randn(12, 6)), trainable(net)) is not None
+    monkeypatch.setitem(RULES, kind, (read, RULES[kind][1]))
+    assert traced(net(torch.randn(12, 6)), trainable(net)) is None
+
+
 def test_without_a_graph_there_is_no_trace() -> None:
     net = net_of()
     with torch.no_grad():
@@ -321,20 +334,6 @@ def test_upper_layers_are_all_that_is_followed() -> None:
     convolutions = sum(name in names for name in direction if direction[name].ndim == 4)
     assert 0 < convolutions < 10
     assert operations.counts["aten::convolution"] == 2 * convolutions - 1
-
-
-class Operations(TorchDispatchMode):
-    """Counts them."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.counts[func.name().partition(".")[0]] += 1
-        return func(*args, **(kwargs or {}))
 
 
 def test_what_is_computed_is_tangents() -> None:
