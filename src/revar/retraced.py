@@ -41,6 +41,8 @@ class _Operation(NamedTuple):
 
 _Operations = list[_Operation | str | None]
 """In an order in which inputs come first; a name stands for a parameter."""
+_Sources = tuple[tuple[Any, int], ...]
+"""What gave the inputs of an operation, and which of its outputs they are."""
 
 
 class Trace:
@@ -100,33 +102,37 @@ def _followed(last: Any, names: dict[int, str]) -> _Operations:
     """All operations up to the last, each after those that gave its inputs."""
     found: _Operations = []
     places: dict[Any, int] = {}
+    # Asked for once: torch makes them anew each time, which takes as long as a small operation.
+    sources: dict[Any, _Sources] = {}
     # Not by calls in calls: a deep network has more layers than Python follows.
     open_nodes = [last]
     while open_nodes:
         node = open_nodes[-1]
-        missing = [before for before, _ in node.next_functions if before is not None]
-        missing = [before for before in missing if before not in places]
-        if node not in places and missing and type(node).__name__ in RULES:
-            open_nodes += reversed(missing)
-            continue
+        if node not in sources:
+            sources[node] = node.next_functions
+            if type(node).__name__ in RULES:
+                open_nodes += [one for one, _ in reversed(sources[node]) if one is not None]
+                continue
         open_nodes.pop()
         if node not in places:
-            found.append(_operation(node, names, places))
+            found.append(_operation(node, sources[node], names, places))
             places[node] = len(found) - 1
     return found
 
 
-def _operation(node: Any, names: dict[int, str], places: dict[Any, int]) -> _Operation | str | None:
+def _operation(
+    node: Any, sources: _Sources, names: dict[int, str], places: dict[Any, int]
+) -> _Operation | str | None:
     kind = type(node).__name__
     if kind == "AccumulateGrad":
         return names.get(id(node.variable))
     if kind not in RULES:
         raise NoRuleError
-    if any(output for _, output in node.next_functions):
+    if any(output for _, output in sources):
         # Not the first of several.
         raise NoRuleError
     read, rule = RULES[kind]
-    inputs = [None if before is None else places[before] for before, _ in node.next_functions]
+    inputs = [None if before is None else places[before] for before, _ in sources]
     try:
         return _Operation(rule, read(node), inputs)
     except AttributeError as error:

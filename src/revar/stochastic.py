@@ -21,6 +21,7 @@ from revar.errors import InputError
 from revar.functional import Params, call, mode, placed
 from revar.randomness import RandomState, derive, preserved, seed_generators
 from revar.sharded import current, repeated
+from revar.thinned import can_thin, last_layers, thinned
 
 Placement = Literal["none", "head", "everywhere"]
 Space = Literal["softmax", "logits"]
@@ -67,8 +68,14 @@ def variance(samples: Tensor, space: Space = "softmax") -> Tensor:
     Returns:
         [n]
     """
-    outputs = samples.softmax(-1) if space == "softmax" else samples
-    return (outputs - outputs.mean(0)).square().sum(-1).mean(0)
+    # Classes first, where they lie so (`revar.thinned`): sums over the last axis of few are slow.
+    axes, passes = (0, 1) if samples.movedim(-1, 0).is_contiguous() else (-1, 0)
+    outputs = samples.movedim(-1, axes)
+    if space == "softmax":
+        outputs = outputs.softmax(axes)
+    away = outputs - outputs.mean(passes, keepdim=True)
+    # Not `square`, whose gradient takes twice as many operations.
+    return (away * away).sum(axes).mean(0)
 
 
 @dataclass(frozen=True)
@@ -104,19 +111,22 @@ class DropoutPasses:
             raise InputError(msg)
         return cls(net, shared_trunk=where == "head")
 
-    def run(self, x: Tensor, passes: int, params: Params | None = None) -> tuple[Tensor, Tensor]:
+    def run(
+        self, x: Tensor, passes: int, params: Params | None = None, *, few_bits: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """One deterministic pass and T random ones, batch norm by its running statistics.
 
         Args:
             x: [n, ...] inputs.
             passes: T.
             params: evaluate at these parameters instead of the network's own.
+            few_bits: whether heads on the CPU draw their masks by `revar.dropouts.kept`.
 
         Returns:
             ``(logits [n, C], samples [T, n, C])``, differentiable.
         """
         if self.shared_trunk:
-            return self._run_heads(x, passes, params)
+            return self._run_heads(x, passes, params, few_bits=few_bits)
         net = self.net
         with mode(net, dropout=True, statistics=True), placed(net, params):
             if torch.is_grad_enabled():
@@ -129,33 +139,24 @@ class DropoutPasses:
             logits = call(net, params, x)
         return logits, torch.stack(samples)
 
-    def _run_heads(self, x: Tensor, passes: int, params: Params | None) -> tuple[Tensor, Tensor]:
+    def _run_heads(
+        self, x: Tensor, passes: int, params: Params | None, *, few_bits: bool
+    ) -> tuple[Tensor, Tensor]:
         net = self.net
         with mode(net, dropout=False, statistics=True), placed(net, params):
             features = call(net, None, x, part="forward_features")
             logits = call(net, None, features, part="forward_head")
+            last = last_layers(net) if few_bits and current() is None else None
+            if last is not None and can_thin(features, *last):
+                return logits, thinned(features, *last, passes)
             with mode(net, dropout=True, statistics=True):
-                if features.ndim == 2 and _takes_stacks(net, features):
-                    stack = features.expand(passes, *features.shape)
-                    return logits, call(net, None, stack, part="forward_head")
                 if features.ndim == 2 or hasattr(net, "runs"):
                     copies = features.repeat(passes, *(1 for _ in features.shape[1:]))
-                    with repeated(passes):
+                    with repeated(passes, few_bits=few_bits):
                         stacked = call(net, None, copies, part="forward_head")
                     return logits, stacked.unflatten(0, (passes, len(logits)))
                 each = [call(net, params, features, part="forward_head") for _ in range(passes)]
         return logits, torch.stack(each)
-
-
-def _takes_stacks(net: nn.Module, features: Tensor) -> bool:
-    """Whether its head may read features T times where they are, on the CPU.
-
-    Copies of them take longer to write than to be multiplied by their masks. A GPU would draw
-    other masks, and processes that split the rows look for theirs along the first axis.
-    """
-    if features.device.type != "cpu" or current() is not None:
-        return False
-    return getattr(net, "takes_stacks", False) is True
 
 
 class FixedMasks(InsteadOfDropout):

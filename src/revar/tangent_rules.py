@@ -103,9 +103,13 @@ def _affine(
 ) -> Tangent:  # fmt: skip
     """``bias + x @ weight``, of n rows, summed in the order of torch's own rule."""
     found = _product(x, weight, x_tangent, None)
-    if bias_tangent is not None:
+    if bias_tangent is not None and found is not None:
+        found = found.add_(bias_tangent)
+    elif bias_tangent is not None and weight_tangent is None:
         # A copy for each row: sums over them go another way where all are one.
-        found = bias_tangent.repeat(n, 1) if found is None else found.add_(bias_tangent)
+        return bias_tangent.repeat(n, 1)
+    elif bias_tangent is not None:
+        found = bias_tangent
     if weight_tangent is None:
         return found
     moved = x.mm(weight_tangent)

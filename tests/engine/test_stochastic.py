@@ -6,11 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from revar.dropouts import quick_dropout
 from revar.errors import InputError
 from revar.functional import mode
-from revar.nets.base import Classifier, Dropout, SplitClassifier
-from revar.nets.build import Backbone
 from revar.randomness import RandomState, derive
 from revar.stochastic import DropoutPasses, FixedMasks, placement, statistics, variance
 from support.networks import make
@@ -192,50 +189,3 @@ def test_fixed_masks_keep_the_expectation_and_the_rate() -> None:
     per_channel = channels.flatten(2)
     assert torch.equal(per_channel.amin(-1), per_channel.amax(-1))
     assert channels.mean().item() == pytest.approx(1.0, abs=0.05)
-
-
-# --- heads that read features where they are
-
-
-def _heads(net: Classifier, x: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Logits and samples of dropout passes, and the gradient of something of both."""
-    torch.manual_seed(2)
-    with quick_dropout(x.device):
-        logits, samples = DropoutPasses(net, shared_trunk=True).run(x, 4)
-    value = variance(samples).mean() + logits.square().mean()
-    return logits, samples, list(torch.autograd.grad(value, list(net.parameters())))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_heads_without_copies_come_to_the_same_bits(dtype: torch.dtype) -> None:
-    net = Backbone("mlp", Dropout(rate=0.3)).build((6,), 3).to(dtype)
-    x = torch.randn(20, 6, dtype=dtype)
-    known = [net.takes_stacks]
-    there = _heads(net, x)
-    # A head of somebody's own gets copies of the features.
-    head = net.forward_head
-    net.forward_head = lambda features: head(features)  # type: ignore[method-assign]
-    known.append(net.takes_stacks)
-    assert known == [True, False]
-    copied = _heads(net, x)
-    assert there[1].shape == copied[1].shape == (4, 20, 3)
-    for one, other in zip((*there[:2], *there[2]), (*copied[:2], *copied[2]), strict=True):
-        assert torch.equal(one, other)
-
-
-def test_a_head_that_was_changed_gets_copies() -> None:
-    net = Backbone("mlp", Dropout(rate=0.3)).build((6,), 3)
-    assert isinstance(net, SplitClassifier)
-    net.head = nn.Sequential(nn.Dropout(0.3), nn.BatchNorm1d(128), nn.Linear(128, 3))
-    assert not net.takes_stacks
-    _, samples, _ = _heads(net, torch.randn(20, 6))
-    assert samples.shape == (4, 20, 3)
-
-    class Other(SplitClassifier):
-        def forward_head(self, features: Tensor) -> Tensor:
-            assert features.ndim == 2
-            return super().forward_head(features)
-
-    other = Other(nn.Linear(6, 5), 5, 3, 0.3)
-    assert not other.takes_stacks
-    assert _heads(other, torch.randn(20, 6))[1].shape == (4, 20, 3)

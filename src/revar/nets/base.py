@@ -64,11 +64,6 @@ class Classifier(ABC, nn.Module):
         """Whether features are what `embed` makes of them, so that it need not run."""
         return type(self).embed is Classifier.embed
 
-    @property
-    def takes_stacks(self) -> bool:
-        """Whether the head takes features with further axes in front, and leaves them there."""
-        return False
-
     def forward(self, x: Tensor) -> Tensor:
         """[n, ...] inputs to [n, C] logits."""
         return self.forward_head(self.forward_features(x))
@@ -84,13 +79,21 @@ class SplitClassifier(Classifier):
         self.head = nn.Sequential(nn.Dropout(rate), nn.Linear(n_features, n_outputs))
 
     @property
-    def takes_stacks(self) -> bool:
-        """If it is the head that was built here, and runs as it did."""
+    def last_layers(self) -> tuple[nn.Dropout, nn.Linear] | None:
+        """Dropout and the linear layer, if they are the head that was built here, and run so."""
         if type(self).forward_head is not SplitClassifier.forward_head:
-            return False
-        layers = [type(self.head), *map(type, self.head.children())]
-        known = all(layer in (nn.Sequential, nn.Dropout, nn.Linear) for layer in layers)
-        return known and "forward_head" not in vars(self)
+            return None
+        if "forward_head" in vars(self) or type(self.head) is not nn.Sequential:
+            return None
+        layers = list(self.head)
+        if [type(layer) for layer in layers] != [nn.Dropout, nn.Linear]:
+            return None
+        dropout, layer = layers
+        if any(map(is_watched, layers)):
+            return None
+        assert isinstance(dropout, nn.Dropout)
+        assert isinstance(layer, nn.Linear)
+        return dropout, layer
 
     def forward_features(self, x: Tensor) -> Tensor:
         """[n, ...] to [n, n_features]."""
@@ -101,6 +104,14 @@ class SplitClassifier(Classifier):
         """[n, n_features] to [n, C]."""
         logits: Tensor = self.head(features)
         return logits
+
+
+def is_watched(layer: nn.Module) -> bool:
+    """Whether somebody has a hook on its passes."""
+    # Straight from its attributes: small nets are asked in every step.
+    own = vars(layer)
+    forward = own["_forward_hooks"] or own["_forward_pre_hooks"]
+    return bool(forward or own["_backward_hooks"] or own["_backward_pre_hooks"])
 
 
 def convolution_weights(classifier: Classifier) -> frozenset[str]:

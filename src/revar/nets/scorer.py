@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from revar.nets.base import Classifier
+from revar.nets.base import Classifier, is_watched
 from revar.sharded import current, whole
 
 
@@ -105,24 +105,19 @@ class _Perceptron(nn.Sequential):
     def _run(self, inputs: Tensor) -> Tensor:
         """Each layer without what a module does around it, if they are those it was built with."""
         layers: list[Any] = list(self._modules.values())
-        if [type(layer) for layer in layers] != _LAYERS or any(map(_is_watched, layers)):
+        if [*map(type, layers)] != _LAYERS or any(map(is_watched, layers)):
             result: Tensor = super().forward(inputs)  # type: ignore[no-untyped-call]
             return result
-        norm, first, _, last = (layer._parameters for layer in layers)
+        norm, first, _, last = layers
+        of_norm, of_first, of_last = norm._parameters, first._parameters, last._parameters
         normed = torch.layer_norm(
-            inputs, layers[0].normalized_shape, norm["weight"], norm["bias"], layers[0].eps
+            inputs, norm.normalized_shape, of_norm["weight"], of_norm["bias"], norm.eps
         )
-        hidden = F.linear(normed, first["weight"], first["bias"]).relu_()
-        return F.linear(hidden, last["weight"], last["bias"])
+        hidden = F.linear(normed, of_first["weight"], of_first["bias"]).relu_()
+        return F.linear(hidden, of_last["weight"], of_last["bias"])
 
 
 _LAYERS = [nn.LayerNorm, nn.Linear, nn.ReLU, nn.Linear]
-
-
-def _is_watched(layer: nn.Module) -> bool:
-    """Whether somebody has a hook on its passes."""
-    forward = layer._forward_hooks or layer._forward_pre_hooks
-    return bool(forward or layer._backward_hooks or layer._backward_pre_hooks)
 
 
 class FeatureScorer(Scorer):
@@ -134,7 +129,11 @@ class FeatureScorer(Scorer):
 
     def forward(self, evidence: Evidence) -> Scored:
         """No base."""
-        return Scored(None, self.net.forward(evidence.embedding).squeeze(-1))
+        return Scored(None, self.logit(evidence.embedding))
+
+    def logit(self, embedding: Tensor) -> Tensor:
+        """[n, d] features to [n], in every mode the same."""
+        return self.net.forward(embedding).squeeze(-1)
 
 
 class EvidenceScorer(Scorer):
