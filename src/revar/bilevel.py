@@ -145,12 +145,8 @@ def lookahead(losses: Losses, params: Params, weights: Tensor | None, lr: Rate) 
 
 def _stepped(params: Params, gradient: Params, lr: Rate) -> Params:
     """``theta - lr * gradient``, all of them at once: there are many small ones."""
-    points, steps = list(params.values()), [gradient[name] for name in params]
-    if isinstance(lr, Tensor):
-        ahead = torch._foreach_sub(points, torch._foreach_mul(steps, lr))
-    else:
-        ahead = torch._foreach_sub(points, steps, alpha=lr)
-    return dict(zip(params, ahead, strict=True))
+    steps = torch._foreach_mul([gradient[name] for name in params], lr)
+    return dict(zip(params, torch._foreach_sub(list(params.values()), steps), strict=True))
 
 
 def value_and_gradient(objective: Objective, params: Params) -> tuple[Tensor, Params]:

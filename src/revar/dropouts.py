@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -64,7 +64,6 @@ class _Drawn(threading.local):
 
     def __init__(self) -> None:
         self.numbers = torch.empty(_AT_ONCE, dtype=torch.float64, device="cpu")
-        self.longs = torch.empty(_AT_ONCE // 4, dtype=torch.int64, device="cpu")
 
 
 _drawn = _Drawn()
@@ -85,50 +84,27 @@ def mask(func: Callable[..., Tensor], like: Tensor, p: float) -> Tensor:
     return made
 
 
+def kept(shape: Sequence[int], p: float, dtype: torch.dtype) -> Tensor:
+    """Which numbers dropout leaves on the CPU, 0 and 1: the default generator's, as it draws them.
+
+    Bytes where they are drawn here, by which torch multiplies quickly; of ``dtype`` elsewhere.
+    """
+    if not _ALIKE:
+        return torch.empty(*shape, dtype=dtype, device="cpu").bernoulli_(1 - p)
+    left = torch.empty(*shape, dtype=torch.uint8, device="cpu")
+    doubles = _drawn.numbers
+    for part in left.view(-1).view(torch.bool).split(_AT_ONCE):
+        torch.lt(doubles[: len(part)].uniform_(), 1 - p, out=part)
+    return left
+
+
 def _plain(x: Tensor) -> bool:
     """Whether its numbers lie in their order on the CPU."""
     return x.device.type == "cpu" and x.is_contiguous() and x.numel() > 0
 
 
-_WORD = 1 << 16
-_COARSEST = 1e-3
-"""A rate, or a share kept, below this is too coarse in so few bits."""
-
-
-def few_bits_do(device: torch.device, p: float) -> bool:
-    """Whether `kept` draws masks of such a rate there: on a GPU torch's own are as quick."""
-    return device.type == "cpu" and _COARSEST <= p <= 1 - _COARSEST
-
-
-def kept(shape: Sequence[int], p: float) -> tuple[Tensor, float]:
-    """Which numbers dropout leaves, and what it multiplies these by; of 16 random bits each.
-
-    T dropout passes of a small net take longer to draw masks than for all the rest, and torch draws
-    64 bits for every number of one. The rate is ``p`` to half of 2^-16, and the factor that of the
-    rate which it is, so that the mean is kept. From the default generator, but other numbers than
-    dropout of torch draws.
-
-    Args:
-        shape: of the mask.
-        p: rate, one that `few_bits_do`.
-
-    Returns:
-        0 and 1, as bytes: torch is slow to multiply by what is true or false. And the factor.
-    """
-    below = round((1 - p) * _WORD)
-    left = torch.empty(*shape, dtype=torch.uint8, device="cpu")
-    # By NumPy: torch has few functions of numbers without a sign.
-    places = left.view(-1).numpy().view(np.bool_)
-    words = _drawn.longs.numpy().view(np.uint16)
-    for start in range(0, len(places), len(words)):
-        part = places[start : start + len(words)]
-        _drawn.longs.random_(-(2**63), None)
-        np.less(words[: len(part)], np.uint16(below), out=part)
-    return left, _WORD / below
-
-
-class FewBits(InsteadOfDropout):
-    """A block in which dropout draws its masks by `kept`."""
+class _QuickDropout(InsteadOfDropout):
+    """A block in which dropout takes half the time, to the same bits."""
 
     def drop(
         self,
@@ -138,8 +114,12 @@ class FewBits(InsteadOfDropout):
         training: bool = True,
         inplace: bool = False,
     ) -> Tensor:
-        """Where it drops single numbers on the CPU; else as it is."""
-        if not training or inplace or func is not F.dropout or not few_bits_do(input.device, p):
+        """The same, by `mask`."""
+        if not training or inplace or func is not F.dropout or not 0 < p < 1:
             return func(input, p, training, inplace)
-        left, factor = kept(input.shape, p)
-        return input * left * factor
+        return input * mask(func, input, p)
+
+
+def quick_dropout(device: torch.device) -> AbstractContextManager[Any]:
+    """A block in which many masks are drawn: quickly, where that gives the same ones."""
+    return _QuickDropout() if _ALIKE and device.type == "cpu" else nullcontext()

@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from revar.dropouts import DROPOUTS, FewBits, few_bits_do, kept
+from revar.dropouts import DROPOUTS
 from revar.errors import InputError
 from revar.joint_norm import JointNorm
 from revar.parallel import World, world
@@ -46,13 +46,11 @@ class Share:
         sizes: rows of each part; a batch has one part.
         world: of processes.
         repeats: how many times the whole is stacked, as T dropout passes are.
-        few_bits: whether dropout draws as in `revar.dropouts.FewBits`.
     """
 
     sizes: tuple[int, ...]
     world: World
     repeats: int = 1
-    few_bits: bool = False
 
     @property
     def total(self) -> int:
@@ -134,17 +132,10 @@ def alone() -> AbstractContextManager[None]:
     return nullcontext() if _CURRENT.share is None else using(None)
 
 
-def repeated(times: int, *, few_bits: bool = False) -> AbstractContextManager[Any]:
-    """Run a block whose network inputs are the rows, split or not, stacked several times.
-
-    Args:
-        times: they are stacked.
-        few_bits: whether dropout draws as in `FewBits`.
-    """
+def repeated(times: int) -> AbstractContextManager[None]:
+    """Run a block whose network inputs are the split rows, stacked several times."""
     share = _CURRENT.share
-    if share is None:
-        return FewBits() if few_bits else nullcontext()
-    return using(replace(share, repeats=times, few_bits=few_bits))
+    return nullcontext() if share is None else using(replace(share, repeats=times))
 
 
 def own(x: Tensor) -> Tensor:
@@ -262,9 +253,6 @@ def _drop(
         return input
     _check_rows(input, share)
     shape = [share.repeats * share.total, *input.shape[1:]]
-    if share.few_bits and func is F.dropout and not inplace and few_bits_do(input.device, p):
-        left, factor = kept(shape, p)
-        return input * _own_masks(share, left) * factor
     if func is not F.dropout:
         shape[2:] = [1] * (len(shape) - 2)
     # Masks are drawn in the order of memory, which follows that of the input.
@@ -272,14 +260,9 @@ def _drop(
     order = sorted(range(input.ndim), key=lambda axis: (-strides[axis], axis))
     ones = torch.empty_permuted(shape, order, dtype=input.dtype, device=input.device).fill_(1)
     # In place where it is asked for: on a GPU that draws other numbers.
-    mask = _own_masks(share, func(ones, p, True, inplace))
+    masks = func(ones, p, True, inplace).unflatten(0, (share.repeats, share.total))
+    mask = share.own(masks.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
     return input.mul_(mask) if inplace else input * mask
-
-
-def _own_masks(share: Share, masks: Tensor) -> Tensor:
-    """Of all rows, stacked, to those of this process's."""
-    each = masks.unflatten(0, (share.repeats, share.total))
-    return share.own(each.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
 
 
 def _batch_norm(

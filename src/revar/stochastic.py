@@ -111,22 +111,19 @@ class DropoutPasses:
             raise InputError(msg)
         return cls(net, shared_trunk=where == "head")
 
-    def run(
-        self, x: Tensor, passes: int, params: Params | None = None, *, few_bits: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def run(self, x: Tensor, passes: int, params: Params | None = None) -> tuple[Tensor, Tensor]:
         """One deterministic pass and T random ones, batch norm by its running statistics.
 
         Args:
             x: [n, ...] inputs.
             passes: T.
             params: evaluate at these parameters instead of the network's own.
-            few_bits: whether heads on the CPU draw their masks by `revar.dropouts.kept`.
 
         Returns:
             ``(logits [n, C], samples [T, n, C])``, differentiable.
         """
         if self.shared_trunk:
-            return self._run_heads(x, passes, params, few_bits=few_bits)
+            return self._run_heads(x, passes, params)
         net = self.net
         with mode(net, dropout=True, statistics=True), placed(net, params):
             if torch.is_grad_enabled():
@@ -139,20 +136,19 @@ class DropoutPasses:
             logits = call(net, params, x)
         return logits, torch.stack(samples)
 
-    def _run_heads(
-        self, x: Tensor, passes: int, params: Params | None, *, few_bits: bool
-    ) -> tuple[Tensor, Tensor]:
+    def _run_heads(self, x: Tensor, passes: int, params: Params | None) -> tuple[Tensor, Tensor]:
         net = self.net
         with mode(net, dropout=False, statistics=True), placed(net, params):
             features = call(net, None, x, part="forward_features")
             logits = call(net, None, features, part="forward_head")
-            last = last_layers(net) if few_bits and current() is None else None
+            # Processes that split the rows look for theirs along the first axis.
+            last = last_layers(net) if current() is None else None
             if last is not None and can_thin(features, *last):
                 return logits, thinned(features, *last, passes)
             with mode(net, dropout=True, statistics=True):
                 if features.ndim == 2 or hasattr(net, "runs"):
                     copies = features.repeat(passes, *(1 for _ in features.shape[1:]))
-                    with repeated(passes, few_bits=few_bits):
+                    with repeated(passes):
                         stacked = call(net, None, copies, part="forward_head")
                     return logits, stacked.unflatten(0, (passes, len(logits)))
                 each = [call(net, params, features, part="forward_head") for _ in range(passes)]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from revar.dropouts import few_bits_do, kept
+from revar.dropouts import kept
 
 
 def last_layers(net: nn.Module) -> tuple[nn.Dropout, nn.Linear] | None:
@@ -25,12 +25,15 @@ def last_layers(net: nn.Module) -> tuple[nn.Dropout, nn.Linear] | None:
 def can_thin(features: Tensor, dropout: nn.Dropout, layer: nn.Linear) -> bool:
     """Whether `thinned` gives what the layers would: flat features, in the layer's precision."""
     plain = features.ndim == 2 and features.dtype == layer.weight.dtype
-    low = torch.is_autocast_enabled(features.device.type)
-    return plain and not low and few_bits_do(features.device, dropout.p)
+    if not plain or features.device.type != "cpu" or not 0 < dropout.p < 1:
+        return False
+    return not torch.is_autocast_enabled("cpu")
 
 
 def thinned(features: Tensor, dropout: nn.Dropout, layer: nn.Linear, passes: int) -> Tensor:
-    """Outputs of the layer on features with T masks; differentiable once.
+    """Outputs of the layer on features with T masks, as layers would draw them for T copies.
+
+    Differentiable once.
 
     Args:
         features: [n, d]
@@ -41,11 +44,11 @@ def thinned(features: Tensor, dropout: nn.Dropout, layer: nn.Linear, passes: int
     Returns:
         [T, n, C], laid out with classes first.
     """
-    left, factor = kept((passes, *features.shape), dropout.p)
+    left = kept((passes, *features.shape), dropout.p, features.dtype)
     bias: Tensor | None = layer._parameters["bias"]
     if bias is None:
         bias = features.new_zeros(len(layer.weight))
-    outputs: Tensor = _Thinned.apply(features, layer.weight, bias, left, factor)
+    outputs: Tensor = _Thinned.apply(features, layer.weight, bias, left, 1 / (1 - dropout.p))
     return outputs.permute(1, 2, 0)
 
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from revar import dropouts
-from revar.dropouts import mask
+from revar.dropouts import mask, quick_dropout
 from revar.forward_rules import ForwardRules
 
 CPU = torch.device("cpu")
@@ -42,6 +42,12 @@ def test_masks_are_those_of_torch(size: tuple[int, ...], p: float, dtype: torch.
     x = torch.randn(size).to(dtype)
     assert same(lambda: mask(F.dropout, x, p), lambda: F.dropout(torch.ones_like(x), p))
 
+    def quick() -> Tensor:
+        with quick_dropout(CPU):
+            return F.dropout(x, p)
+
+    assert same(quick, lambda: F.dropout(x, p))
+
 
 @pytest.mark.parametrize("function", dropouts.DROPOUTS)
 def test_masks_of_whole_channels_and_of_other_layouts(function: Callable[..., Tensor]) -> None:
@@ -49,8 +55,31 @@ def test_masks_of_whole_channels_and_of_other_layouts(function: Callable[..., Te
         {F.dropout1d: (4, 3, 5), F.dropout3d: (4, 3, 5, 2, 2)}.get(function, (4, 3, 5, 2))
     )
     for layout in (x, x.transpose(0, 1).contiguous().transpose(0, 1), x.movedim(1, -1)):
-        quick = partial(mask, function, layout, 0.3)
-        assert same(quick, partial(function, torch.ones_like(layout), 0.3))
+        usual = partial(function, layout, 0.3)
+
+        def quick(usual: Callable[[], Tensor] = usual) -> Tensor:
+            with quick_dropout(CPU):
+                return usual()
+
+        assert same(quick, usual)
+
+
+def test_gradients_are_the_same_and_nothing_is_dropped_in_evaluation() -> None:
+    x = torch.randn(40, 8, requires_grad=True)
+
+    def gradient() -> Tensor:
+        (found,) = torch.autograd.grad(F.dropout(x, 0.4).square().sum(), x)
+        return found
+
+    def quick() -> Tensor:
+        with quick_dropout(CPU):
+            return gradient()
+
+    assert same(quick, gradient)
+    with quick_dropout(CPU):
+        assert F.dropout(x, 0.4, training=False) is x
+        inplace = torch.ones(50)
+        assert F.dropout(inplace, 0.4, True, True) is inplace
 
 
 def test_a_processor_that_draws_otherwise_has_its_own_masks(
@@ -69,6 +98,7 @@ def test_a_processor_that_draws_otherwise_has_its_own_masks(
         monkeypatch.setattr(dropouts, "_ALIKE", alike)
         assert same(lambda: mask(F.dropout, x, 0.3), lambda: torch_dropout(x, 0.3))
         assert len(calls) == (0 if alike else 1)
+    assert not isinstance(quick_dropout(CPU), torch.overrides.TorchFunctionMode)
 
 
 @pytest.mark.parametrize("which", ["neither", "first", "second", "both"])

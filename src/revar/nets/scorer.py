@@ -129,11 +129,7 @@ class FeatureScorer(Scorer):
 
     def forward(self, evidence: Evidence) -> Scored:
         """No base."""
-        return Scored(None, self.logit(evidence.embedding))
-
-    def logit(self, embedding: Tensor) -> Tensor:
-        """[n, d] features to [n], in every mode the same."""
-        return self.net.forward(embedding).squeeze(-1)
+        return Scored(None, self.net.forward(evidence.embedding).squeeze(-1))
 
 
 class EvidenceScorer(Scorer):
