@@ -7,6 +7,7 @@ its posterior uncertainty; ReVaR penalises that spread on the meta set (equation
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Self
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from revar.again import computed_again
-from revar.dropouts import InsteadOfDropout
+from revar.dropouts import InsteadOfDropout, quick_dropout
 from revar.errors import InputError
 from revar.functional import Params, call, mode, placed
 from revar.randomness import RandomState, derive, preserved, seed_generators
@@ -142,10 +143,12 @@ class DropoutPasses:
             features = call(net, None, x, part="forward_features")
             logits = call(net, None, features, part="forward_head")
             # Processes that split the rows look for theirs along the first axis.
-            last = last_layers(net) if current() is None else None
+            split = current() is not None
+            last = None if split else last_layers(net)
             if last is not None and can_thin(features, *last):
                 return logits, thinned(features, *last, passes)
-            with mode(net, dropout=True, statistics=True):
+            quick = nullcontext() if split else quick_dropout(features.device)
+            with mode(net, dropout=True, statistics=True), quick:
                 if features.ndim == 2 or hasattr(net, "runs"):
                     copies = features.repeat(passes, *(1 for _ in features.shape[1:]))
                     with repeated(passes):

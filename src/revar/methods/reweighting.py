@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from revar import fields
 from revar.bilevel import Losses, Objective, Strategy
-from revar.dropouts import quick_dropout
 from revar.functional import (
     Params,
     Rate,
@@ -33,7 +31,7 @@ from revar.nets.scorer import (
 )
 from revar.parallel import world
 from revar.sharded import alone, current, sharing
-from revar.stochastic import DropoutPasses, Space
+from revar.stochastic import Space
 from revar.types import Batch, Feeds, Networks, Task
 
 WeightNormalisation = Literal["none", "batch_mean_one", "sum_one"]
@@ -168,12 +166,6 @@ def halves(feeds: Feeds, half: int) -> tuple[Batch, Batch]:
     return drawn.part(slice(None, half)), drawn.part(slice(half, 2 * half))
 
 
-def _many_masks(sampler: DropoutPasses, device: torch.device) -> AbstractContextManager[Any]:
-    """For dropout passes that are not run again; processes that split the rows draw together."""
-    quick = sampler.shared_trunk and world().size == 1
-    return quick_dropout(device) if quick else nullcontext()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaObjective:
     """The meta-loss: classification loss on the meta set plus dropout variance (equation 4).
@@ -206,7 +198,7 @@ class MetaObjective:
             if self.variance_weight == 0 and self.prediction == "deterministic":
                 return average(losses_of(networks, task, meta, training=False)(params))
             assert networks.sampler is not None
-            with sharing(*sizes), _many_masks(networks.sampler, x.device):
+            with sharing(*sizes):
                 logits, samples = networks.sampler.run(x, self.passes, params)
             # Half precision would round away a small variance.
             samples = at_least_single(samples)
@@ -232,10 +224,7 @@ class MetaObjective:
 
         def objective(params: Params) -> Tensor:
             assert networks.sampler is not None
-            with (
-                sharing(len(x) if count is None else count),
-                _many_masks(networks.sampler, x.device),
-            ):
+            with sharing(len(x) if count is None else count):
                 _, samples = networks.sampler.run(x, self.passes, params)
             spread = task.variance(at_least_single(samples), self.space)
             return self.variance_weight * average(spread)
