@@ -46,13 +46,7 @@ from revar.methods.reweighting import (
 from revar.nets.base import Classifier, convolution_weights
 from revar.nets.finetuning import upper_layers
 from revar.nets.pretrained import load_pretrained
-from revar.nets.scorer import (
-    EvidenceScorer,
-    FeatureScorer,
-    NetworkScorer,
-    Scored,
-    Scorer,
-)
+from revar.nets.scorer import EvidenceScorer, FeatureScorer, NetworkScorer, Scored, Scorer
 from revar.sharded import sharing
 from revar.stochastic import Space
 from revar.streams import Branch
