@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from revar.again import computed_again
 from revar.dropouts import InsteadOfDropout, quick_dropout
 from revar.errors import InputError
+from revar.folding import folded
 from revar.functional import Params, call, mode, placed
 from revar.randomness import RandomState, derive, preserved, seed_generators
 from revar.sharded import current, repeated
@@ -127,20 +128,21 @@ class DropoutPasses:
             return self._run_heads(x, passes, params)
         net = self.net
         with mode(net, dropout=True, statistics=True), placed(net, params):
+            whole = folded(net)
             if torch.is_grad_enabled():
-                samples = [computed_again(net, net, x) for _ in range(passes)]
+                samples = [computed_again(net, whole, x) for _ in range(passes)]
             else:
-                samples = [net(x) for _ in range(passes)]
-        # Last, so that the backward pass takes it first: what it keeps is gone before another pass
-        # is computed again.
-        with mode(net, dropout=False, statistics=True):
-            logits = call(net, params, x)
+                samples = [whole(x) for _ in range(passes)]
+            # Last, so that the backward pass takes it first: what it keeps is gone before another
+            # pass is computed again.
+            with mode(net, dropout=False, statistics=True):
+                logits = whole(x)
         return logits, torch.stack(samples)
 
     def _run_heads(self, x: Tensor, passes: int, params: Params | None) -> tuple[Tensor, Tensor]:
         net = self.net
         with mode(net, dropout=False, statistics=True), placed(net, params):
-            features = call(net, None, x, part="forward_features")
+            features = folded(net, "forward_features")(x)
             logits = call(net, None, features, part="forward_head")
             # Processes that split the rows look for theirs along the first axis.
             split = current() is not None

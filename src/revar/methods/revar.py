@@ -21,6 +21,7 @@ from torch import Tensor
 from revar import fields
 from revar.bilevel import OneStep, Strategy, Taken, alignments
 from revar.errors import InputError
+from revar.folding import folding
 from revar.functional import Rate, at_least_single, average, mode, parameters
 from revar.methods.base import (
     Bilevel,
@@ -390,6 +391,6 @@ class ReVaR(Bilevel):
             with torch.no_grad():
                 return self._as_weights(scorer.forward(evidence_for(networks, batch.x, features)))
         steady = mode(scorer, dropout=False, statistics=True)
-        with torch.no_grad(), sharing(len(batch.y)), steady:
+        with torch.no_grad(), sharing(len(batch.y)), steady, folding(scorer):
             scored: Scored = scorer(evidence_for(networks, batch.x, features))
             return self._as_weights(scored.of_all())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from revar import fields
 from revar.bilevel import Losses, Objective, Strategy
+from revar.folding import folded
 from revar.functional import (
     Params,
     Rate,
@@ -93,7 +94,7 @@ def evidence_for(networks: Networks, x: Tensor, features: Tensor | None = None) 
         return Evidence(x, at_least_single(features), _NOTHING)
     with torch.no_grad(), alone(), mode(classifier, dropout=False, statistics=True):
         if features is None:
-            features = classifier.forward_features(x)
+            features = folded(classifier, "forward_features")(x)
         embedding = at_least_single(classifier.embed(features))
         if isinstance(networks.scorer, FeatureScorer):
             return Evidence(x, embedding, _NOTHING)
