@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from revar.known_blocks import Known, Layer, Residual, Row, Stem, known
+from revar.known_blocks import Known, Layer, Residual, Row, Stem, around, known
 from revar.parallel import world
 
 _TYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -78,10 +78,8 @@ def on_gpu(net: nn.Module) -> bool:
 
 
 def _can_fold(net: nn.Module) -> bool:
-    if world().size > 1 or not on_gpu(net):
-        return False
-    # What is computed again later would miss what is in its place now (`revar.recomputed`).
-    return not any("forward" in vars(m) or "forward_features" in vars(m) for m in net.modules())
+    # A trunk that runs in parts, and again later, would then miss what is in its place now.
+    return world().size == 1 and on_gpu(net) and "forward_features" not in vars(net)
 
 
 def _found(net: nn.Module) -> list[Known]:
@@ -107,13 +105,14 @@ def _layers(one: Known) -> list[Layer]:
 
 def _instead(one: Known, folds: _Folds) -> _Place:
     if isinstance(one, Residual):
-        return one.block, "forward", _Block(one, folds)
+        return one.block, "forward", around(one.block, _Block(one, folds))
     if isinstance(one, Stem):
         return one.net, one.part, _InTurn([_Step(one.layer, *folds[one.layer]), *one.others])
     steps: list[Pass] = []
     for place, module in enumerate(one.row):
         if place in one.layers:
-            steps.append(_Step(one.layers[place], *folds[one.layers[place]]))
+            layer = one.layers[place]
+            steps.append(around(module, _Step(layer, *folds[layer])))
         elif place - 1 not in one.layers:
             steps.append(module)
     return one.row, "forward", _InTurn(steps)
@@ -330,11 +329,14 @@ def _layout(x: Tensor) -> torch.memory_format:
 
 @contextmanager
 def _replaced(instead: Sequence[_Place]) -> Iterator[None]:
-    """A block in which modules run otherwise; none of them has a method of its own now."""
+    """A block in which modules run otherwise; what they have of their own comes back."""
+    before = [(vars(module), part, vars(module).get(part)) for module, part, _ in instead]
     try:
         for module, part, run in instead:
             vars(module)[part] = run
         yield
     finally:
-        for module, part, _ in instead:
-            vars(module).pop(part, None)
+        for attributes, part, own in before:
+            attributes.pop(part, None)
+            if own is not None:
+                attributes[part] = own

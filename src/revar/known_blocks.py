@@ -2,7 +2,8 @@
 
 Known by the name of their class, so that no library is loaded to ask. A block of another class, or
 with a part that these do not always have, is not known, and neither is one whose layers somebody
-watches or has changed.
+watches or has changed. What stands in place of a method and can do the same `around` another, as
+`revar.recomputed` has it, is no change.
 """
 
 from __future__ import annotations
@@ -67,6 +68,25 @@ class Stem(NamedTuple):
 
 
 Known = Residual | Row | Stem
+
+
+class _Within:
+    """A module's own method, with nothing around it."""
+
+    def around(self, run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """Another instead."""
+        return run
+
+
+_WITHIN = _Within()
+
+
+def around(module: nn.Module, run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """A pass in place of a module's own, with whatever stands around that."""
+    made: Callable[[Tensor], Tensor] = vars(module).get("forward", _WITHIN).around(run)
+    return made
+
+
 _OURS = ("revar.nets.residual.ResidualBlock", "revar.nets.residual.Bottleneck")
 _TORCHVISION = ("torchvision.models.resnet.BasicBlock", "torchvision.models.resnet.Bottleneck")
 _TIMM = ("timm.models.resnet.BasicBlock", "timm.models.resnet.Bottleneck")
@@ -79,7 +99,7 @@ _NETS = {
 
 def known(module: nn.Module) -> Known | None:
     """What is known of a module; ``None`` if it is not."""
-    if is_changed(module):
+    if not _is_itself(module):
         return None
     if type(module) is nn.Sequential:
         return _row_of(module)
@@ -115,7 +135,7 @@ def _residual(
     projection: nn.Module | None, shortcut: Callable[[Tensor], Tensor],
 ) -> Residual | None:  # fmt: skip
     known = tuple(layer for layer in layers if layer is not None)
-    if len(known) < len(layers) or (drop is not None and is_changed(drop)):
+    if len(known) < len(layers) or (drop is not None and _is_changed(drop)):
         return None
     if projection is None:
         return Residual(block, known, drop, None, shortcut)
@@ -134,6 +154,9 @@ def _is_bare(block: Any) -> bool:
 
 def _row_of(row: nn.Sequential) -> Row | None:
     children = list(row)
+    put_together = getattr(vars(row).get("forward"), "pieces", children)
+    if any(piece not in children for piece in put_together):
+        return None
     pairs = [(place, _pair(child)) for place, child in enumerate(children[:-1])]
     layers = {p: layer for p, layer in pairs if layer is not None and _is_relu(children[p + 1])}
     return Row(row, layers) if layers else None
@@ -156,7 +179,7 @@ def _stem_of(module: nn.Module) -> Stem | None:
 
 def _pair(module: nn.Module) -> Layer | None:
     """Of a convolution and a norm in a row."""
-    if type(module) is not nn.Sequential or is_changed(module) or len(module) != 2:
+    if type(module) is not nn.Sequential or not _is_itself(module) or len(module) != 2:
         return None
     return _layer(*module)
 
@@ -165,7 +188,7 @@ def _layer(convolution: nn.Module, norm: nn.Module) -> Layer | None:
     """Of a convolution as most are, and a norm that keeps statistics."""
     if type(convolution) is not nn.Conv2d or type(norm) is not nn.BatchNorm2d:
         return None
-    if is_changed(convolution) or is_changed(norm):
+    if _is_changed(convolution) or _is_changed(norm):
         return None
     plain = convolution.groups == 1 and convolution.padding_mode == "zeros"
     if not plain or convolution.bias is not None or isinstance(convolution.padding, str):
@@ -173,11 +196,20 @@ def _layer(convolution: nn.Module, norm: nn.Module) -> Layer | None:
     return Layer(convolution, norm) if norm.affine and norm.running_mean is not None else None
 
 
-def is_changed(module: nn.Module) -> bool:
+def _is_changed(module: nn.Module) -> bool:
     """Whether somebody has a hook on its passes, or has put another in place of its own."""
+    return "forward" in vars(module) or _is_watched(module)
+
+
+def _is_watched(module: nn.Module) -> bool:
     own = vars(module)
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return "forward" in own or any(own[name] for name in hooks)
+    return any(own[name] for name in hooks)
+
+
+def _is_itself(module: nn.Module) -> bool:
+    """Whether it does what its class does, around which something else may stand."""
+    return not _is_watched(module) and hasattr(vars(module).get("forward", _WITHIN), "around")
 
 
 def _kind(module: nn.Module) -> str:
@@ -185,11 +217,11 @@ def _kind(module: nn.Module) -> str:
 
 
 def _is_relu(module: nn.Module) -> bool:
-    return type(module) is nn.ReLU and not is_changed(module)
+    return type(module) is nn.ReLU and not _is_changed(module)
 
 
 def _is_identity(module: nn.Module) -> bool:
-    return type(module) is nn.Identity and not is_changed(module)
+    return type(module) is nn.Identity and not _is_changed(module)
 
 
 def _itself(x: Tensor) -> Tensor:

@@ -128,6 +128,10 @@ class _Instead:
     def __init__(self, module: nn.Module) -> None:
         self.module, self._forward = module, module.forward
 
+    def around(self, forward: Forward) -> Forward:
+        """Another pass in place of the module's own."""
+        return forward
+
     def __reduce__(self) -> tuple[Callable[[Forward], Forward], tuple[Forward]]:
         # A copy outlives the block, and has layers of its own, which its own method finds.
         return _itself, (self._forward,)
@@ -142,11 +146,11 @@ class _OneByOne(_Instead):
 
     def __init__(self, module: nn.Module, pieces: list[Forward]) -> None:
         super().__init__(module)
-        self._pieces = pieces
+        self.pieces = pieces
 
     def __call__(self, input: Any) -> Any:  # noqa: A002  (as in torch, it may come by keyword)
         """One piece after the other."""
-        for piece in self._pieces:
+        for piece in self.pieces:
             input = piece(input)  # noqa: A001
         return input
 
@@ -157,6 +161,12 @@ class _Block(_Instead):
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
         self._overwrites: dict[tuple[bool, ...], bool] = {}
+
+    def around(self, forward: Forward) -> Forward:
+        """Another pass, of whose inside nothing is kept either; it overwrites no more."""
+        other = _Block(self.module)
+        other._forward, other._overwrites = forward, self._overwrites
+        return other
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """As the module itself says."""
