@@ -145,11 +145,15 @@ class Order(TorchDispatchMode):
     "backbone", ["resnet20", "mobilenetv3_small_050", "mobilenetv4_conv_small"]
 )
 @pytest.mark.parametrize("half", [False, True], ids=["single", "half"])
+@pytest.mark.parametrize("learns", [False, True], ids=["asked", "learns"])
 def test_a_branch_reads_nothing_that_is_made_beside_it(
-    backbone: str, scorer: Literal["network", "features", "evidence"], *, half: bool,
+    backbone: str, scorer: Literal["network", "features", "evidence"], *, half: bool, learns: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Some nets have layers between trunk and features, which the losses take as well."""
+    """Some nets have layers between trunk and features, which the losses take as well.
+
+    Where g learns from what it weights, only one that reads inputs has a branch.
+    """
     order = Order()
 
     class Watched(Branch):
@@ -165,8 +169,9 @@ def test_a_branch_reads_nothing_that_is_made_beside_it(
 
     monkeypatch.setattr(revar.methods.revar, "Branch", Watched)
     method = ReVaR(
-        scorer=scorer, scorer_backbone="resnet20" if scorer == "network" else None, warmup=0.0
-    )
+        scorer=scorer, scorer_backbone="resnet20" if scorer == "network" else None, warmup=0.0,
+        candidates="train" if learns else "held_out", interval=1,
+    )  # fmt: skip
     task = Task(n_classes=3, input_shape=(3, 32, 32))
     recipe = Recipe(method=method, backbone=backbone, dropout=Dropout(), budget=Budget())
     x, y = torch.randn(6, 3, 32, 32), torch.arange(6) % 3
@@ -179,8 +184,9 @@ def test_a_branch_reads_nothing_that_is_made_beside_it(
         mode(networks.classifier, dropout=True, statistics=False),
     ):
         result = method.loss(networks, task, batch, FixedFeeds(x, y, x, x, y), CLOCK)
-    assert order.branches == 1
-    assert order.where == "after"
+    assert order.branches == (0 if learns and scorer != "network" else 1)
+    assert order.where == ("after" if order.branches else "before")
+    assert (result.scored is not None) is learns
     assert result.weights is not None
     assert order.read == set()
     counts = [n for n in before if n.endswith("num_batches_tracked")]

@@ -11,6 +11,7 @@ a U-Score that ranks errors at chance: see docs/design/004-default-u-score.md.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
@@ -265,24 +266,25 @@ class ReVaR(Bilevel):
         classifier = networks.classifier
         weighted = clock.step >= self._weighted_from(clock.total, clock.steps_per_epoch)
         due = self.shares_gradient and self.candidates == "train" and self.outer_due(clock)
-        aside = weighted and not due
-
         # Weights can be computed beside the losses as soon as what g reads is there. What it reads
-        # of f takes layers that the losses take too, so that they must be done with them.
-        branch = Branch(batch.x.device) if aside and self.scorer == "network" else None
+        # of f takes layers that the losses take too, so that they must be done with them, and where
+        # g learns from it, a pass of its own.
+        inputs = weighted and self.scorer == "network"
+        branch = Branch(batch.x.device) if inputs else None
         features = classifier.forward_features(batch.x)
         logits = classifier.forward_head(features)
-        branch = Branch(batch.x.device) if aside and branch is None else branch
+        branch = Branch(batch.x.device) if weighted and not (inputs or due) else branch
         losses = task.losses(logits, batch)
-        if branch is not None:
-            with branch.joined():
-                weights = self._weights(networks, batch, features.detach())
-            return StepResult(average(weights * losses), logits, weights)
         if not weighted:
             return StepResult(average(losses), logits)
-        # The look-ahead is this step: it must use the weights that are differentiated.
-        scored = self._score(networks, batch, asked_about(networks, features))
-        weights = self._as_weights(scored).detach()
+        scored: Scored | None = None
+        with nullcontext() if branch is None else branch.joined():
+            if due:
+                # The look-ahead is this step: it must use the weights that are differentiated.
+                scored = self._score(networks, batch, asked_about(networks, features))
+                weights = self._as_weights(scored).detach()
+            else:
+                weights = self._weights(networks, batch, features.detach())
         return StepResult(average(weights * losses), logits, weights, scored)
 
     def outer_due(self, clock: Clock) -> bool:
