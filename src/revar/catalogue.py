@@ -20,6 +20,12 @@ BACKBONES: tuple[BackboneEntry, ...] = (
         reads="any",
     ),
     BackboneEntry(
+        name="mlp-512x4",
+        summary="four hidden layers of 512, for large tables; mlp-WIDTHxDEPTH in any size",
+        target="revar.nets.dense:mlp_512x4",
+        reads="any",
+    ),
+    BackboneEntry(
         name="perceptron",
         summary="two hidden layers of 32 without batch norm; for small regressions",
         target="revar.nets.dense:perceptron",

@@ -53,6 +53,8 @@ def on_paper(
         ("linear", (7,), 3, 8 * 3),
         ("linear", (1, 4, 5), 2, 21 * 2),
         ("mlp", (7,), 3, 8 * 128 + 256 + 129 * 128 + 256 + 129 * 3),
+        ("mlp-512x4", (7,), 3, 8 * 512 + 3 * 513 * 512 + 4 * 1024 + 513 * 3),
+        ("mlp-10x1", (2, 3), 3, 7 * 10 + 20 + 11 * 3),
     ],
 )
 def test_networks_have_as_many_parameters_as_published(
@@ -222,6 +224,14 @@ def test_a_perceptron_has_the_depth_and_width_asked_for() -> None:
 
 
 # --- choosing
+
+
+@pytest.mark.parametrize("name", ["mlp-0x2", "mlp-16x0"])
+def test_a_perceptron_without_hidden_units_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f'"{name}" has no hidden layer: give mlp-WIDTHxDEPTH'):
+        Backbone(name).build((5,), 2)
+    with pytest.raises(InputError, match='unknown backbone "mlp-16"'):
+        Backbone("mlp-16").build((5,), 2)
 
 
 @pytest.mark.parametrize(

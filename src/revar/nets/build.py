@@ -10,6 +10,7 @@ from torch import nn
 
 from revar.errors import InputError
 from revar.nets.base import Classifier, Dropout
+from revar.nets.dense import sized_mlp
 from revar.nets.external import from_module, from_timm
 from revar.registry import BACKBONES, load
 
@@ -33,7 +34,8 @@ class Backbone:
     """How to build the classifier: a registered name, a timm name, or the user's own module.
 
     Attributes:
-        name: see `resolve`; ``custom`` goes with ``module``.
+        name: see `resolve`; ``mlp-512x4`` is an mlp of four hidden layers of 512, in any size;
+            ``custom`` goes with ``module``.
         dropout: where the net has a choice.
         module: the user's own network; a copy of it is trained.
         pretrained: with the weights that timm has for it.
@@ -51,7 +53,8 @@ class Backbone:
             InputError: no such backbone, it cannot read these inputs, or timm has no weights.
         """
         name = "custom" if self.module is not None else resolve(self.name, input_shape)
-        own = any(entry.name == name and entry.target for entry in BACKBONES)
+        mlp = sized_mlp(name)
+        own = mlp is not None or any(entry.name == name and entry.target for entry in BACKBONES)
         if self.pretrained and (own or self.module is not None):
             msg = f'pretrained=timm needs a timm backbone, and "{name}" is none: give a file'
             raise InputError(msg)
@@ -59,6 +62,8 @@ class Backbone:
             # Not zeros: two different networks may agree on those.
             example = torch.randn(2, *input_shape, generator=torch.Generator().manual_seed(0))
             return from_module(self.module, example, n_outputs, self.dropout)
+        if mlp is not None:
+            return mlp(input_shape, n_outputs, self.dropout)
         for entry in BACKBONES:
             if entry.name == name and entry.target:
                 if entry.reads == "image" and len(input_shape) != 3:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import partial
 from math import prod
 
 from torch import nn
 
+from revar.errors import InputError
 from revar.nets.base import Dropout, SplitClassifier
 
 
@@ -31,6 +35,26 @@ def mlp(
             layers.append(nn.Dropout(dropout.trunk_rate))
         n_inputs = width
     return SplitClassifier(nn.Sequential(*layers), width, n_outputs, dropout.rate)
+
+
+mlp_512x4 = partial(mlp, width=512, depth=4)
+_SIZED = re.compile(r"mlp-(\d+)x(\d+)")
+
+
+def sized_mlp(name: str) -> Callable[[tuple[int, ...], int, Dropout], SplitClassifier] | None:
+    """What ``mlp-WIDTHxDEPTH`` stands for; ``None`` for other names.
+
+    Raises:
+        InputError: it would have no layer, or layers of no width.
+    """
+    found = _SIZED.fullmatch(name)
+    if found is None:
+        return None
+    width, depth = map(int, found.groups())
+    if width < 1 or depth < 1:
+        msg = f'backbone "{name}" has no hidden layer: give mlp-WIDTHxDEPTH, such as mlp-512x4'
+        raise InputError(msg)
+    return partial(mlp, width=width, depth=depth)
 
 
 def perceptron(input_shape: tuple[int, ...], n_outputs: int, dropout: Dropout) -> SplitClassifier:
