@@ -151,14 +151,14 @@ class DataFeeds:
         if not isinstance(self._x, Tensor):
             read = order.tensor_split(self.steps_per_epoch)[start:]
         for index, x in zip(batches, self._read([_own(rows) for rows in read]), strict=True):
-            weight = None if self._weight is None else self._weight[index]
+            weight = None if self._weight is None else _taken(self._weight, index)
             inputs = self._prepare(x, augment=True, share=_share(index))
-            yield Batch(inputs, self._y[index], index, weight)
+            yield Batch(inputs, _taken(self._y, index), index, weight)
 
     def _read(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
         if isinstance(self._x, Tensor):
             for index in batches:
-                yield self._x[index]
+                yield _taken(self._x, index)
             return
         stream: DataLoader[Tensor | InputError] = DataLoader(
             _Batches(self._x.in_worker() if self._workers else self._x, batches),
@@ -191,9 +191,9 @@ class DataFeeds:
 
     def _at(self, x: Stored, y: Tensor, weight: Tensor | None, index: Tensor) -> Batch:
         there = index.to(self._device)
-        inputs = x[_own(there if isinstance(x, Tensor) else index.cpu())]
-        own_weight = None if weight is None else weight[there]
-        return Batch(self._prepare(inputs), y[there], there, own_weight)
+        inputs = _taken(x, _own(there)) if isinstance(x, Tensor) else x[_own(index.cpu())]
+        own_weight = None if weight is None else _taken(weight, there)
+        return Batch(self._prepare(inputs), _taken(y, there), there, own_weight)
 
     def unlabelled(self, count: int) -> Tensor:
         """The next unlabelled inputs."""
@@ -224,6 +224,11 @@ def _own(index: Tensor) -> Tensor:
     """The positions that this process reads."""
     share = _share(index)
     return index if share is None else share.own(index)
+
+
+def _taken(x: Tensor, index: Tensor) -> Tensor:
+    """Rows of a tensor; on a CPU by what takes whole rows, some ten times as fast."""
+    return x.index_select(0, index) if x.device.type == "cpu" else x[index]
 
 
 def _place_of(x: Stored, device: torch.device) -> torch.device | None:
