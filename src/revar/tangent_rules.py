@@ -125,6 +125,15 @@ def _product(a: Tensor, b: Tensor, a_tangent: Tangent, b_tangent: Tangent) -> Ta
     return moved if found is None else moved.add_(found)
 
 
+def _products(a: Tensor, b: Tensor, a_tangent: Tangent, b_tangent: Tangent) -> Tangent:
+    """``a @ b``, of many."""
+    found = None if a_tangent is None else a_tangent.bmm(b)
+    if b_tangent is None:
+        return found
+    moved = a.bmm(b_tangent)
+    return moved if found is None else moved.add_(found)
+
+
 def _times(a: Tensor, b: Tensor, a_tangent: Tangent, b_tangent: Tangent = None) -> Tangent:
     """``a * b``"""
     found = None if a_tangent is None else a_tangent * b
@@ -273,9 +282,35 @@ def _slice(axis: int, start: int, end: int, step: int, tangent: Tensor) -> Tenso
     return part
 
 
+def _of_parts(node: Any) -> tuple[Any, ...]:
+    """Of a concatenation, which does not tell how large a part is that needs no gradient."""
+    axis, (shape,) = _signed(node._saved_dim), _shape(node)
+    shapes = [None if before is None else _shape(before)[0] for before, _ in node.next_functions]
+    told = [one for one in shapes if one is not None]
+    left = shape[axis] - sum(one[axis] for one in told if len(one) == len(shape))
+    odd = any(len(one) != len(shape) for one in told)
+    if odd or len(told) < len(shapes) - 1 or (len(told) == len(shapes) and left != 0):
+        raise NoRuleError
+    rest = list(shape)
+    rest[axis] = left
+    return axis, [rest if one is None else one for one in shapes], _kind(node)
+
+
+def _joined(
+    axis: int, shapes: list[Any], kind: tuple[torch.device, torch.dtype], *tangents: Tangent
+) -> Tensor:
+    device, dtype = kind
+    parts = [
+        torch.zeros(shape, device=device, dtype=dtype) if tangent is None else tangent
+        for shape, tangent in zip(shapes, tangents, strict=True)
+    ]
+    return torch.cat(parts, axis)
+
+
 RULES: dict[str, tuple[Read, Rule]] = {
     "AddmmBackward0": (_of_affine, _affine),
     "MmBackward0": (_tensors("self", "mat2"), _product),
+    "BmmBackward0": (_tensors("self", "mat2"), _products),
     "TBackward0": (_nothing, torch.t),
     "MulBackward0": (_tensors("self", "other"), _times),
     "ConvolutionBackward0": (_of_convolution, _convolution),
@@ -287,6 +322,8 @@ RULES: dict[str, tuple[Read, Rule]] = {
     "HardsigmoidBackward0": (_tensors("self"), _by(_aten.hardsigmoid_backward)),
     "SigmoidBackward0": (_tensors("result"), _by(_aten.sigmoid_backward)),
     "TanhBackward0": (_tensors("result"), _by(_aten.tanh_backward)),
+    "SinBackward0": (_tensors("self"), lambda x, tangent: tangent * x.cos()),
+    "CosBackward0": (_tensors("self"), lambda x, tangent: tangent * x.sin().neg_()),
     "NativeDropoutBackward0": (_both(_tensors("result1"), _numbers("p")), _dropout),
     "AddBackward0": (_both(_shape, _numbers("alpha")), _sum),
     "SubBackward0": (_both(_shape, _numbers("alpha")), _difference),
@@ -298,6 +335,10 @@ RULES: dict[str, tuple[Read, Rule]] = {
     "ViewBackward0": (_shape, _reshaped),
     "UnsafeViewBackward0": (_shape, _reshaped),
     "ReshapeAliasBackward0": (_shape, _reshaped),
+    "CloneBackward0": (_nothing, lambda tangent: tangent),
+    "PermuteBackward0": (_numbers("dims"), lambda axes, tangent: tangent.permute(axes)),
+    "UnsqueezeBackward0": (_numbers("dim"), lambda axis, tangent: tangent.unsqueeze(axis)),
+    "CatBackward0": (_of_parts, _joined),
     "ConstantPadNdBackward0": (_numbers("pad"), lambda pad, tangent: F.pad(tangent, pad)),
     "SliceBackward0": (_numbers("dim", "start", "end", "step"), _slice),
 }

@@ -173,7 +173,7 @@ class Doubled(torch.autograd.Function):
     "does",
     [
         torch.erf,
-        lambda x: torch.cat([x[:, :3], x[:, 3:]], 1),
+        lambda x: torch.cat([x.new_ones(12, 2), x[:, 1:3], x.new_ones(12, 2)], 1),
         lambda x: x.chunk(2, 1)[1].repeat(1, 2),
         lambda x: torch.addmm(x, x, x.new_ones(6, 6), alpha=2),
         lambda x: x.mean(1, keepdim=True).repeat(1, 6).as_strided((12, 6), (6, 1)),
@@ -181,13 +181,69 @@ class Doubled(torch.autograd.Function):
         Doubled.apply,
         lambda x: checkpoint(F.relu, x, use_reentrant=False),
     ],
-    ids=["erf", "cat", "second output", "alpha", "strides", "turned", "own rule", "computed again"],
+    ids=[
+        "erf",
+        "open parts",
+        "second output",
+        "alpha",
+        "strides",
+        "turned",
+        "own rule",
+        "computed again",
+    ],
 )
 def test_what_cannot_be_followed_has_no_trace(does: Callable[[Tensor], Tensor]) -> None:
     net = Somebodys(does)
     output = net(torch.randn(12, 6))
     assert traced(output, trainable(net)) is None
     output.sum().backward()
+
+
+class Joined(nn.Module):
+    """Parts side by side: of the input, of layers, a parameter, and one that is fixed."""
+
+    def __init__(self, axis: int, *, fixed: bool) -> None:
+        super().__init__()
+        self.a, self.b, self.axis, self.fixed = nn.Linear(6, 4), nn.Linear(6, 4), axis, fixed
+        self.own = nn.Parameter(torch.randn(12, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each part used, and one twice."""
+        a, b = self.a(x), self.b(x).tanh()
+        parts = [a, x[:, :4], b, self.own, a] if self.fixed else [a, b, self.own, a]
+        joined = torch.cat(parts, self.axis)
+        return joined * torch.arange(1.0, 1.0 + joined.numel()).view(joined.shape).cos()
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["all move", "one is fixed"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_parts_side_by_side(axis: int, fixed: bool) -> None:
+    net = Joined(axis, fixed=fixed)
+    whole = directions(net)
+    for left_out in (set(), {"own"}, {"a.weight", "a.bias"}, {"b.weight", "b.bias", "own"}):
+        direction = {name: d for name, d in whole.items() if name not in left_out}
+        got, expected = both(net, torch.randn(12, 6), direction)
+        assert expected.abs().max() > 0.1
+        assert torch.equal(got, expected)
+
+
+def test_products_of_many() -> None:
+    class Attends(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            a, b = self.a(x).unflatten(1, (2, 3)), self.b(x).unflatten(1, (3, 2))
+            found = torch.einsum("nij,njk->nik", a, b).clone()
+            waves: Tensor = found.sin() + found.cos().permute(0, 2, 1)
+            return waves.unsqueeze(-1).flatten(1)
+
+    net = Attends()
+    for left_out in (set(), {"a.weight", "a.bias"}, {"b.weight", "b.bias"}):
+        direction = {name: d for name, d in directions(net).items() if name not in left_out}
+        got, expected = both(net, torch.randn(12, 6), direction)
+        torch.testing.assert_close(got, expected)
 
 
 def test_dropout_of_gpus() -> None:
@@ -225,7 +281,7 @@ def test_without_a_graph_there_is_no_trace() -> None:
         assert traced(net(torch.randn(3, 6)), trainable(net)) is None
 
 
-@pytest.mark.parametrize("name", ["mlp", "perceptron", "linear"])
+@pytest.mark.parametrize("name", ["mlp", "perceptron", "linear", "tabular"])
 @pytest.mark.parametrize("placement", ["head", "everywhere"])
 def test_our_nets_for_tables_have_one(name: str, placement: str) -> None:
     dropout = Dropout(rate=0.3, placement=placement)  # type: ignore[arg-type]
