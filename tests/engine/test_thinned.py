@@ -27,7 +27,7 @@ def assert_near(one: Tensor, other: Tensor) -> None:
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
-@pytest.mark.parametrize("shape", [(7,), (3, 0, 2), (2, 3, 4), (10, 40, 128), (3, 700, 130)])
+@pytest.mark.parametrize("shape", [(7,), (3, 0, 2), (2, 3, 4), (10, 40, 128)])
 def test_what_is_kept_is_what_dropout_keeps(
     shape: tuple[int, ...], p: float, dtype: torch.dtype, alike: bool,
     monkeypatch: pytest.MonkeyPatch,
