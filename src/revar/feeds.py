@@ -227,7 +227,7 @@ def _own(index: Tensor) -> Tensor:
 
 
 def _taken(x: Tensor, index: Tensor) -> Tensor:
-    """Rows of a tensor; on a CPU by what takes whole rows, some ten times as fast."""
+    """Rows of a tensor; on a CPU by what takes whole rows, 3 to 15 times as fast."""
     return x.index_select(0, index) if x.device.type == "cpu" else x[index]
 
 

@@ -261,7 +261,7 @@ def test_the_cost_of_training_on_a_cpu() -> None:
     for setting, start in rows.items():
         line = next(line for line in page.splitlines() if line.startswith(start))
         for file, said in zip(
-            ("resnet18-32px", "tabular", "mlp"), line.split("|")[2:5], strict=True
+            ("resnet18-32px", "tabular", "mlp-512x4", "mlp"), line.split("|")[2:6], strict=True
         ):
             path = ROOT / "results" / "epoch" / f"{file}-cpu.json"
             found = json.loads(path.read_text(encoding="utf-8"))["settings"].get(setting)
