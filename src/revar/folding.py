@@ -20,10 +20,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+import torch.nn.modules.module as modules
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from revar.known_blocks import Known, Layer, Residual, Row, Stem, around, known
+from revar.known_blocks import Known, Layer, Residual, Row, Stem, around, known, within
 from revar.parallel import world
 
 _TYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -79,14 +80,29 @@ def on_gpu(net: nn.Module) -> bool:
 
 def _can_fold(net: nn.Module) -> bool:
     # A trunk that runs in parts, and again later, would then miss what is in its place now.
-    return world().size == 1 and on_gpu(net) and "forward_features" not in vars(net)
+    in_parts = "forward_features" in vars(net)
+    return world().size == 1 and on_gpu(net) and not in_parts and not any(_HOOKS_OF_ALL)
+
+
+_HOOKS_OF_ALL: list[dict[int, Any]] = [
+    getattr(modules, f"_global_{kind}_hooks", {})
+    for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
+"""On the passes of every module there is."""
 
 
 def _found(net: nn.Module) -> list[Known]:
     """All that is known of a network and whose layers can be folded together."""
     found: list[Known] = []
     eps: float | None = None
-    for module in net.modules():
+    seen: set[nn.Module] = set()
+    open_modules = [net]
+    while open_modules:
+        module = open_modules.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        open_modules += reversed(within(module))
         one = known(module)
         if one is None:
             continue
@@ -115,7 +131,7 @@ def _instead(one: Known, folds: _Folds) -> _Place:
             steps.append(around(module, _Step(layer, *folds[layer])))
         elif place - 1 not in one.layers:
             steps.append(module)
-    return one.row, "forward", _InTurn(steps)
+    return one.row, "forward", around(one.row, _InTurn(steps))
 
 
 class _InTurn:
@@ -271,8 +287,13 @@ def _by_layer(channels: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     return [part.view(-1, 1, 1, 1) for part in channels.split([len(weight) for weight in weights])]
 
 
-_RELU: Callable[..., Tensor] = torch.cudnn_convolution_relu
-_ADD_RELU: Callable[..., Tensor] = torch.cudnn_convolution_add_relu
+def _absent(*_: object) -> Tensor:
+    """In place of a kernel that some torch may not have."""
+    raise RuntimeError("no such kernel")
+
+
+_RELU: Callable[..., Tensor] = getattr(torch, "cudnn_convolution_relu", _absent)
+_ADD_RELU: Callable[..., Tensor] = getattr(torch, "cudnn_convolution_add_relu", _absent)
 _CONVOLVE: Callable[..., Tensor] = torch.conv2d
 
 

@@ -106,6 +106,19 @@ def known(module: nn.Module) -> Known | None:
     return _stem_of(module) if _kind(module) in _NETS else _residual_of(module)
 
 
+def within(module: nn.Module) -> list[nn.Module]:
+    """What a module calls, where it is known to do no more than that.
+
+    Code that is not known may compute a part again later, or in another precision.
+    """
+    kind, instead = _kind(module), vars(module).get("forward")
+    one_by_one = instead is None or hasattr(instead, "pieces")
+    if not one_by_one or _is_compiled(module) or getattr(module, "grad_checkpointing", False):
+        return []
+    plain = type(module) is nn.Sequential or kind in _NETS or kind.startswith("revar.nets.")
+    return list(module.children()) if plain else []
+
+
 def _residual_of(block: nn.Module) -> Residual | None:
     kind = _kind(block)
     if kind in _OURS:
@@ -125,6 +138,9 @@ def _residual_of(block: nn.Module) -> Residual | None:
 
 
 def _ours(block: Any) -> Residual | None:
+    changed = any(name in vars(block) for name in ("_residual", "_shortcut"))
+    if changed or type(block.drop) not in (nn.Dropout2d, nn.Identity):
+        return None
     parts = [block.first, block.second, *([block.third] if hasattr(block, "third") else [])]
     layers = [_pair(part) for part in parts]
     return _residual(block, layers, block.drop, block.projection, block._shortcut)
@@ -167,7 +183,7 @@ def _stem_of(module: nn.Module) -> Stem | None:
     kind = _kind(module)
     part, relu = _NETS[kind]
     layer = _layer(net.conv1, net.bn1)
-    if layer is None or not _is_relu(getattr(net, relu)):
+    if layer is None or part in vars(net) or not _is_relu(getattr(net, relu)):
         return None
     others = [net.maxpool, net.layer1, net.layer2, net.layer3, net.layer4]
     if part == "_forward_impl":
@@ -193,7 +209,8 @@ def _layer(convolution: nn.Module, norm: nn.Module) -> Layer | None:
     plain = convolution.groups == 1 and convolution.padding_mode == "zeros"
     if not plain or convolution.bias is not None or isinstance(convolution.padding, str):
         return None
-    return Layer(convolution, norm) if norm.affine and norm.running_mean is not None else None
+    parts = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    return None if any(part is None for part in parts) else Layer(convolution, norm)
 
 
 def _is_changed(module: nn.Module) -> bool:
@@ -201,7 +218,14 @@ def _is_changed(module: nn.Module) -> bool:
     return "forward" in vars(module) or _is_watched(module)
 
 
+def _is_compiled(module: nn.Module) -> bool:
+    """By its own ``compile``: it would be compiled anew for whatever stands in it."""
+    return vars(module).get("_compiled_call_impl") is not None
+
+
 def _is_watched(module: nn.Module) -> bool:
+    if _is_compiled(module):
+        return True
     own = vars(module)
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return any(own[name] for name in hooks)
