@@ -116,22 +116,20 @@ def _affine(
     return moved if found is None else moved.add_(found)
 
 
-def _product(a: Tensor, b: Tensor, a_tangent: Tangent, b_tangent: Tangent) -> Tangent:
-    """``a @ b``"""
-    found = None if a_tangent is None else a_tangent.mm(b)
-    if b_tangent is None:
-        return found
-    moved = a.mm(b_tangent)
-    return moved if found is None else moved.add_(found)
+def _product_by(times: Callable[[Tensor, Tensor], Tensor]) -> Rule:
+    """``a @ b``, of one or of many."""
+
+    def product(a: Tensor, b: Tensor, a_tangent: Tangent, b_tangent: Tangent) -> Tangent:
+        found = None if a_tangent is None else times(a_tangent, b)
+        if b_tangent is None:
+            return found
+        moved = times(a, b_tangent)
+        return moved if found is None else moved.add_(found)
+
+    return product
 
 
-def _products(a: Tensor, b: Tensor, a_tangent: Tangent, b_tangent: Tangent) -> Tangent:
-    """``a @ b``, of many."""
-    found = None if a_tangent is None else a_tangent.bmm(b)
-    if b_tangent is None:
-        return found
-    moved = a.bmm(b_tangent)
-    return moved if found is None else moved.add_(found)
+_product, _products = _product_by(torch.mm), _product_by(torch.bmm)
 
 
 def _times(a: Tensor, b: Tensor, a_tangent: Tangent, b_tangent: Tangent = None) -> Tangent:
