@@ -22,7 +22,6 @@ BACKBONES: tuple[BackboneEntry, ...] = (
     BackboneEntry(
         name="mlp-512x4",
         summary="four hidden layers of 512, for large tables; mlp-WIDTHxDEPTH in any size",
-        target="revar.nets.dense:mlp_512x4",
         reads="any",
     ),
     BackboneEntry(

@@ -79,9 +79,7 @@ def on_gpu(net: nn.Module) -> bool:
 
 
 def _can_fold(net: nn.Module) -> bool:
-    # A trunk that runs in parts, and again later, would then miss what is in its place now.
-    in_parts = "forward_features" in vars(net)
-    return world().size == 1 and on_gpu(net) and not in_parts and not any(_HOOKS_OF_ALL)
+    return world().size == 1 and on_gpu(net) and not any(_HOOKS_OF_ALL)
 
 
 _HOOKS_OF_ALL: list[dict[int, Any]] = [

@@ -70,20 +70,22 @@ class Stem(NamedTuple):
 Known = Residual | Row | Stem
 
 
-class _Within:
-    """A module's own method, with nothing around it."""
+class _Own:
+    """A module's own method, with nothing around it, and nothing put together."""
+
+    pieces: tuple[nn.Module, ...] | None = None
 
     def around(self, run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """Another instead."""
         return run
 
 
-_WITHIN = _Within()
+_OWN = _Own()
 
 
 def around(module: nn.Module, run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """A pass in place of a module's own, with whatever stands around that."""
-    made: Callable[[Tensor], Tensor] = vars(module).get("forward", _WITHIN).around(run)
+    made: Callable[[Tensor], Tensor] = vars(module).get("forward", _OWN).around(run)
     return made
 
 
@@ -111,9 +113,10 @@ def within(module: nn.Module) -> list[nn.Module]:
 
     Code that is not known may compute a part again later, or in another precision.
     """
-    kind, instead = _kind(module), vars(module).get("forward")
-    one_by_one = instead is None or hasattr(instead, "pieces")
-    if not one_by_one or _is_compiled(module) or getattr(module, "grad_checkpointing", False):
+    kind, own = _kind(module), vars(module)
+    # Layers put together are still what it calls; a trunk in parts (`revar.in_parts`) comes again.
+    changed = not hasattr(own.get("forward", _OWN), "pieces") or "forward_features" in own
+    if changed or _is_compiled(module) or getattr(module, "grad_checkpointing", False):
         return []
     plain = type(module) is nn.Sequential or kind in _NETS or kind.startswith("revar.nets.")
     return list(module.children()) if plain else []
@@ -170,8 +173,8 @@ def _is_bare(block: Any) -> bool:
 
 def _row_of(row: nn.Sequential) -> Row | None:
     children = list(row)
-    put_together = getattr(vars(row).get("forward"), "pieces", children)
-    if any(piece not in children for piece in put_together):
+    put_together = getattr(vars(row).get("forward", _OWN), "pieces", None)
+    if any(piece not in children for piece in put_together or ()):
         return None
     pairs = [(place, _pair(child)) for place, child in enumerate(children[:-1])]
     layers = {p: layer for p, layer in pairs if layer is not None and _is_relu(children[p + 1])}
@@ -233,7 +236,7 @@ def _is_watched(module: nn.Module) -> bool:
 
 def _is_itself(module: nn.Module) -> bool:
     """Whether it does what its class does, around which something else may stand."""
-    return not _is_watched(module) and hasattr(vars(module).get("forward", _WITHIN), "around")
+    return not _is_watched(module) and hasattr(vars(module).get("forward", _OWN), "around")
 
 
 def _kind(module: nn.Module) -> str:

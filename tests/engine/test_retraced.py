@@ -122,17 +122,20 @@ def test_tied_parameters_and_a_module_used_twice() -> None:
     assert torch.equal(got, expected)
 
 
+class Pair(nn.Module):
+    """Two layers, and something of both."""
+
+    def __init__(self, of: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.a, self.b, self.of = nn.Linear(6, 6), nn.Linear(6, 6), of
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[n, 6] to whatever that is."""
+        return self.of(self.a(x), self.b(x))
+
+
 def test_a_product_of_two_that_move() -> None:
-    class Gate(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Linear(6, 4), nn.Linear(6, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            gated: Tensor = self.a(x) * self.b(x)
-            return gated
-
-    net = Gate()
+    net = Pair(torch.mul)
     got, expected = both(net, torch.randn(12, 6), directions(net))
     torch.testing.assert_close(got, expected)
 
@@ -228,18 +231,12 @@ def test_parts_side_by_side(axis: int, fixed: bool) -> None:
 
 
 def test_products_of_many() -> None:
-    class Attends(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+    def of(a: Tensor, b: Tensor) -> Tensor:
+        found = torch.einsum("nij,njk->nik", a.unflatten(1, (2, 3)), b.unflatten(1, (3, 2)))
+        waves = found.clone().sin() + found.cos().permute(0, 2, 1)
+        return waves.unsqueeze(-1).flatten(1)
 
-        def forward(self, x: Tensor) -> Tensor:
-            a, b = self.a(x).unflatten(1, (2, 3)), self.b(x).unflatten(1, (3, 2))
-            found = torch.einsum("nij,njk->nik", a, b).clone()
-            waves: Tensor = found.sin() + found.cos().permute(0, 2, 1)
-            return waves.unsqueeze(-1).flatten(1)
-
-    net = Attends()
+    net = Pair(of)
     for left_out in (set(), {"a.weight", "a.bias"}, {"b.weight", "b.bias"}):
         direction = {name: d for name, d in directions(net).items() if name not in left_out}
         got, expected = both(net, torch.randn(12, 6), direction)

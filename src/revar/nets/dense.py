@@ -37,7 +37,6 @@ def mlp(
     return SplitClassifier(nn.Sequential(*layers), width, n_outputs, dropout.rate)
 
 
-mlp_512x4 = partial(mlp, width=512, depth=4)
 _SIZED = re.compile(r"mlp-(\d+)x(\d+)")
 
 
