@@ -64,7 +64,9 @@ class _Drawn(threading.local):
     """
 
     def __init__(self) -> None:
-        self.numbers = torch.empty(_AT_ONCE, dtype=torch.int64, device="cpu")
+        # Numbers made while others only infer could never be written again.
+        with torch.inference_mode(mode=False):
+            self.numbers = torch.empty(_AT_ONCE, dtype=torch.int64, device="cpu")
 
 
 _drawn = _Drawn()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -62,6 +63,17 @@ def test_masks_of_whole_channels_and_of_other_layouts(function: Callable[..., Te
                 return usual()
 
         assert same(quick, usual)
+
+
+def test_a_thread_that_first_only_infers_can_draw_later() -> None:
+    def draw() -> None:
+        x = torch.ones(20)
+        with torch.inference_mode():
+            first = mask(F.dropout, x, 0.5)
+        assert mask(F.dropout, x, 0.5).shape == first.shape
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(draw).result()
 
 
 def test_gradients_are_the_same_and_nothing_is_dropped_in_evaluation() -> None:
