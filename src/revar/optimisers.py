@@ -1,4 +1,8 @@
-"""Optimisers and the learning rate, as the recipe says, and the gradients they take."""
+"""Optimisers and the learning rate, as the recipe says, and the gradients they take.
+
+Where they can, parameters move in one call for each group of them. On a CPU that rounds as torch's
+loops do, but for the last few numbers of a parameter, which do not fill a vector.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +70,7 @@ def make_optimiser(
     groups = [group for group in groups if group["params"]]
     if budget.optimiser == "sgd":
         momentum = budget.momentum
+        fused = fused or _fit_one_call(parameters) or None
         return at_rest(SGD(groups, lr=rate, momentum=momentum, nesterov=momentum > 0, fused=fused))
     return AdamW(groups, lr=rate, fused=fused, capturable=bool(fused))
 
@@ -77,14 +82,29 @@ def make_outer(spec: OuterOptimiser, parameters: list[nn.Parameter]) -> Optimize
         recorded = bool(fused)
         return Adam(parameters, lr=rate, weight_decay=decay, fused=fused, capturable=recorded)
     momentum = spec.momentum
-    # On a CPU to the same bits, in one call; for layers of which none has an order of its own.
-    fused = fused or all(p.device.type == "cpu" and p.ndim <= 2 for p in parameters) or None
+    # Gradients come here by `differentiate`, in whatever order: layers of which none has its own.
+    plain = all(p.ndim <= 2 for p in parameters) and _fit_one_call(parameters)
+    fused = fused or plain or None
     return at_rest(SGD(parameters, lr=rate, momentum=momentum, weight_decay=decay, fused=fused))
 
 
 def _fused(parameters: list[nn.Parameter]) -> bool | None:
     """On a GPU all parameters move in one kernel, which a recorded step can hold."""
     return True if all(p.is_cuda for p in parameters) else None
+
+
+def _fit_one_call(parameters: list[nn.Parameter]) -> bool:
+    """Whether the CPU's kernel moves them: it takes the memory of each as one row of real numbers.
+
+    Gradients lie there as parameters do, if those leave no gaps: a backward pass sees to it. Sparse
+    ones it does not take.
+    """
+    return all(
+        p.device.type == "cpu"
+        and p.dtype in (torch.float32, torch.float64)
+        and p.stride() == torch.empty_like(p, device="meta").stride()
+        for p in parameters
+    )
 
 
 def at_rest(optimiser: Optimizer) -> Optimizer:
