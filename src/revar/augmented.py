@@ -17,6 +17,7 @@ from revar.functional import mode
 from revar.predictions import Predictions
 from revar.randomness import derive, seeded
 from revar.scores.learned import Fitted
+from revar.turns import TURNS
 from revar.types import Networks
 
 FITTED = Fitted(default_score="tta_softmax", own="tta_softmax")
@@ -24,6 +25,7 @@ FITTED = Fitted(default_score="tta_softmax", own="tta_softmax")
 _CPU = torch.device("cpu")
 
 
+@TURNS.mine()
 @torch.no_grad()
 def predict_augmented(
     networks: Networks,

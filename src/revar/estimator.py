@@ -29,7 +29,7 @@ from revar.nets.base import Dropout, DropoutPlacement
 from revar.predictions import Predictions
 from revar.preparation import warn_of_unused
 from revar.progress import Bar, Silent
-from revar.randomness import seed_from
+from revar.randomness import RandomStateLike, seed_from
 from revar.recipe import Budget, Recipe, Start, make_method
 from revar.registry import DEFAULT_METHOD
 from revar.run import RunFolder
@@ -122,7 +122,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tune_fraction: float | None = None,
         test_passes: int = 10,
         device: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomStateLike = None,
         verbose: int = 0,
     ) -> None:
         self.method = method

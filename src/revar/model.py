@@ -88,8 +88,15 @@ class Model:
             wanted: `Model.needs` says what one score reads, and saves the rest.
         """
         x = self.inputs.encode(raw)
-        labels = None if y is None else self.classes.encode(y)
-        return self.predict_encoded(x, labels, wanted=wanted)
+        return self.predict_encoded(x, self._encoded(y, x), wanted=wanted)
+
+    def _encoded(self, y: Any, x: Stored) -> NDArray[np.int64] | None:
+        if y is None:
+            return None
+        labels = self.classes.encode(y)
+        if len(labels) != len(x):
+            raise InputError(f"X has {len(x)} rows, y has {len(labels)}")
+        return labels
 
     def needs(self, score: str | None = None) -> Wanted:
         """What has to be computed for the named score, or the default one."""
@@ -122,11 +129,12 @@ class Model:
         Raises:
             InputError: no images, or a run trained without augmentation.
         """
+        x = self.inputs.encode(raw)
         return predict_augmented(
             self.networks,
             augmentation(self.recipe.budget.augment, self.task.input_shape),
-            self.inputs.encode(raw),
-            labels=None if y is None else self.classes.encode(y),
+            x,
+            labels=self._encoded(y, x),
             copies=copies,
             seed=derive(self.recipe.seed, "augmented"),
             device=self.device,
@@ -177,9 +185,9 @@ class Model:
             raise InputError("a threshold for a risk needs the labels of the calibration data")
         name = self.fitted.named(score)
         x = self.inputs.encode(raw)
+        labels = self._encoded(y, x)
         print_ = Fingerprint.of(x)
         refuse_reuse(print_, "calibration", self.fingerprints)
-        labels = None if y is None else self.classes.encode(y)
         predictions = replace(self.predict_encoded(x, labels), split="calibration")
         found = self.threshold_from(
             predictions, coverage=coverage, max_risk=max_risk, confidence=confidence,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from revar.errors import InputError
 from revar.spares import Spares, recording, watching
+from revar.turns import TURNS
 
 
 def derive(seed: int, *path: str | int) -> int:
@@ -25,12 +28,21 @@ def derive(seed: int, *path: str | int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
-def seed_from(random_state: int | np.random.RandomState | None) -> int:
+RandomStateLike = int | np.integer | np.random.RandomState | np.random.Generator | None
+
+
+def seed_from(random_state: RandomStateLike) -> int:
     """A seed from what scikit-learn takes for one; ``None`` draws it."""
     if random_state is None:
-        return int(torch.seed() % 2**31)
+        # Not torch's, which would seed its default generators with it.
+        return secrets.randbelow(2**31)
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
+        msg = f"random_state is {random_state!r}: a whole number, a NumPy generator or None needed"
+        raise InputError(msg)
     return int(random_state)
 
 
@@ -121,36 +133,83 @@ class RandomState:
         return self.cuda == other.cuda
 
 
+Kernels = tuple[bool, bool, bool]
+
+
+def _kernels() -> Kernels:
+    cudnn = torch.backends.cudnn
+    return torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+
+
+def _use(kernels: Kernels) -> None:
+    torch.use_deterministic_algorithms(kernels[0])
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = kernels[1:]
+
+
 @contextmanager
 def repeatable(wanted: bool) -> Iterator[None]:
     """Run a block with kernels that repeat bit by bit, if wanted; settings come back."""
     if not wanted:
         yield
         return
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.backends.cudnn.deterministic,
-        torch.backends.cudnn.benchmark,
-    )
+    before = _kernels()
     # Without this cuBLAS refuses to be deterministic; it is read when its first handle is made.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    _use((True, True, False))
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]
+        _use(before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Borrowed:
+    """What a block has changed for as long as it runs."""
+
+    generators: RandomState
+    kernels: Kernels
+
+
+_BORROWED: list[_Borrowed] = []
+"""By the blocks of `preserved` that run now, the outermost first; all of the thread whose turn it
+is."""
 
 
 @contextmanager
 def preserved(device: torch.device) -> Iterator[RandomState]:
-    """Run a block that may draw numbers; the caller's generators come back untouched."""
-    before = RandomState.capture(device)
+    """Run a block that may draw numbers; the caller's generators come back untouched.
+
+    Other threads that want to run one wait, see `give_way`.
+    """
+    with TURNS.mine():
+        before = RandomState.capture(device)
+        _BORROWED.append(_Borrowed(before, _kernels()))
+        try:
+            yield before
+        finally:
+            _BORROWED.pop()
+            before.restore()
+
+
+def give_way(device: torch.device) -> None:
+    """Let threads that wait for torch's generators have them, and go on as if none had.
+
+    To be called between steps, when nothing but generators and settings is held.
+    """
+    if not TURNS.wanted or not _BORROWED:
+        return
+    blocks, generators, kernels = _BORROWED.copy(), RandomState._read(device), _kernels()
+    outer = blocks[0]
+    outer.generators._set()
+    _use(outer.kernels)
+    _BORROWED.clear()
     try:
-        yield before
+        with TURNS.lent():
+            pass
     finally:
-        before.restore()
+        _BORROWED.extend(blocks)
+        generators._set()
+        _use(kernels)
 
 
 def seed_generators(seed: int, device: torch.device) -> None:

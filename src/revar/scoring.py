@@ -18,6 +18,7 @@ from revar.predictions import Predictions
 from revar.registry import SCORES
 from revar.scores.learned import Fitted
 from revar.stochastic import statistics
+from revar.turns import TURNS
 from revar.types import Networks
 
 _FEWEST = 8
@@ -55,6 +56,7 @@ EVERYTHING = Wanted()
 NOTHING = Wanted(columns=False, scores=False, dropout=False)
 
 
+@TURNS.mine()
 @torch.no_grad()
 def predict(
     networks: Networks,

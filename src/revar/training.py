@@ -30,7 +30,7 @@ from revar.optimisers import (
     rate_of,
 )
 from revar.parallel import world
-from revar.randomness import RandomState
+from revar.randomness import RandomState, give_way
 from revar.recipe import Budget
 from revar.sharded import sharing
 from revar.taken import derivatives_along, gradients
@@ -345,6 +345,7 @@ def fit(
             take(state, method, task, budget, batch)
             state.seconds = time.perf_counter() - began
             observer.stepped(state.step, state.totals.recent)
+            give_way(state.device)
             if stop is None and checkpoint is None:
                 continue
             late = time.monotonic() - kept_at > CHECKPOINT_SECONDS

@@ -23,6 +23,7 @@ from revar.export.graph import DecisionGraph
 from revar.export.plan import Plan, plan
 from revar.functional import mode
 from revar.model import Model
+from revar.turns import TURNS
 
 Kind = Literal["onnx", "torch"]
 KINDS: dict[Kind, str] = dict(zip(get_args(Kind), (".onnx", ".pt2"), strict=True))
@@ -58,6 +59,7 @@ def kind_of(path: Path) -> Kind:
     raise InputError(f'"{path.name}" ends in neither .onnx nor .pt2: name the file after its kind')
 
 
+@TURNS.mine()
 def export_model(model: Model, path: Path) -> Exported:
     """Write a model as one graph, and ``<path>.json`` that describes it.
 

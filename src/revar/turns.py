@@ -1,0 +1,96 @@
+"""One thread at a time where torch has one of something: its generators, the flags of modules.
+
+Training and dropout passes seed the default generators and set flags of shared modules, and put
+both back. Two threads that did so at once would get each other's masks. So whoever does takes its
+turn; a run that trains offers it after every step, and threads get it in the order they came.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Turns:
+    """A lock that its holder may take again, and may lend to those who wait."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[tuple[int, threading.Lock]] = deque()
+        self._holder: int | None = None
+        self._depth = 0
+
+    @contextmanager
+    def mine(self) -> Iterator[None]:
+        """Run a block while no other thread runs one."""
+        self._take()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Run a block with others before it: all who waited when it began had a turn."""
+        depth, self._depth = self._depth, 1
+        self._leave()
+        try:
+            yield
+        finally:
+            self._take()
+            self._depth = depth
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the turn is this thread's and another waits for it."""
+        return bool(self._waiting) and self._holder == threading.get_ident()
+
+    def _take(self) -> None:
+        me = threading.get_ident()
+        if self._holder == me:
+            self._depth += 1
+            return
+        with self._guard:
+            if self._holder is None:
+                self._holder, self._depth = me, 1
+                return
+            gate = threading.Lock()
+            gate.acquire()
+            self._waiting.append((me, gate))
+        try:
+            gate.acquire()
+        except BaseException:
+            # Ctrl-C while it waits, or just when its turn has come.
+            with self._guard:
+                waits = (me, gate) in self._waiting
+                if waits:
+                    self._waiting.remove((me, gate))
+            if not waits:
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        with self._guard:
+            self._depth -= 1
+            if self._depth > 0:
+                return
+            self._holder = None
+            if self._waiting:
+                self._holder, gate = self._waiting.popleft()
+                self._depth = 1
+                gate.release()
+
+    def after_fork(self) -> None:
+        """In a child process only the thread that forked is left."""
+        self._guard = threading.Lock()
+        self._waiting.clear()
+        if self._holder != threading.get_ident():
+            self._holder, self._depth = None, 0
+
+
+TURNS = Turns()
+"""Of this process."""
+os.register_at_fork(after_in_child=TURNS.after_fork)
