@@ -13,7 +13,7 @@ from revar.data.augment import Augment
 from revar.data.stored import Stored
 from revar.ensembles import mix
 from revar.errors import InputError
-from revar.functional import mode
+from revar.functional import mode, without_autocast
 from revar.predictions import Predictions
 from revar.randomness import derive, seeded
 from revar.scores.learned import Fitted
@@ -66,7 +66,7 @@ def predict_augmented(
         )
         raise InputError(msg)
     mixtures = []
-    with mode(networks, dropout=False, statistics=True):
+    with mode(networks, dropout=False, statistics=True), without_autocast():
         # max(): an empty set still has the right columns.
         for start in range(0, max(len(x), 1), batch_size):
             views = _views(augment, x[start : start + batch_size], copies, seed)

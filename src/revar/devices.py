@@ -20,8 +20,9 @@ def choose(name: str = "auto") -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        # Of what holds no values, such as "meta", nothing can be read.
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         raise InputError(f'device "{name}" is not here: use auto or cpu') from error
     return device
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -16,10 +15,12 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from revar.data.factors import class_factors, example_weights
 from revar.data.frames import FrameInputs
-from revar.data.inputs import unpack
-from revar.data.labels import Classes, as_labels
+from revar.data.inputs import unpack, unpack_inputs
+from revar.data.labels import as_groups, as_labels
 from revar.data.source import Part, Source
+from revar.decision import Decision
 from revar.devices import choose
 from revar.errors import DataWarning, InputError
 from revar.fitting import fit_model
@@ -32,7 +33,7 @@ from revar.progress import Bar, Silent
 from revar.randomness import RandomStateLike, seed_from
 from revar.recipe import Budget, Recipe, Start, make_method
 from revar.registry import DEFAULT_METHOD
-from revar.run import RunFolder
+from revar.run import ARRAYS, RunFolder
 from revar.scoring import NOTHING, Wanted
 from revar.selection import Threshold
 from revar.selection.risk import Procedure
@@ -43,22 +44,6 @@ _BUDGET = (
     "recompute", "micro_batch",
 )  # fmt: skip
 """Arguments that are fields of the budget."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Labels, and whether to believe them.
-
-    Attributes:
-        labels: [n] predicted labels, also of what is rejected; those of `predict` unless the
-            threshold is one of ``mcd``, which predicts by the mean of the dropout passes.
-        accepted: [n] whether the uncertainty is at most the threshold.
-        uncertainty: [n] higher is less certain.
-    """
-
-    labels: NDArray[Any]
-    accepted: NDArray[np.bool_]
-    uncertainty: NDArray[np.float64]
 
 
 class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -183,6 +168,8 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(msg, DataConversionWarning, stacklevel=2)
         labels = as_labels(y)
         meta = None
+        if X_meta is None and y_meta is not None:
+            raise InputError("y_meta is given without X_meta: give the inputs of the meta set too")
         if X_meta is not None:
             X_meta, y_meta = unpack(X_meta, y_meta)
             if y_meta is None:
@@ -192,16 +179,11 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if X_unlabelled is not None and not method.uses_unlabelled:
             msg = "X_unlabelled is given but the method does not use it: ReVaR(unlabelled='pooled')"
             raise InputError(msg)
-        unlabelled = None if X_unlabelled is None else Part(unpack(X_unlabelled)[0])
-        groups = None if groups is None else as_labels(groups)
-        weights = None
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight, dtype=np.float64)
-            if weights.ndim != 1:
-                raise InputError(f"sample_weight has shape {weights.shape}: one per example needed")
+        unlabelled = None if X_unlabelled is None else Part(unpack_inputs(X_unlabelled))
+        groups = None if groups is None else as_groups(groups)
+        weights = example_weights(sample_weight)
         source = Source(Part(X, labels, groups, weights=weights), meta, {}, unlabelled)
-        self.seed_ = seed_from(self.random_state)
-        recipe = self._recipe(method, labels)
+        recipe = self._recipe(method, labels, seed_from(self.random_state))
         warn_of_unused(recipe, source)
         module = self.backbone if isinstance(self.backbone, nn.Module) else None
         device = choose(self.device)
@@ -213,7 +195,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._adopt(model)
         return self
 
-    def _recipe(self, method: Method, labels: NDArray[Any]) -> Recipe:
+    def _recipe(self, method: Method, labels: NDArray[Any], seed: int) -> Recipe:
         return Recipe(
             method=method,
             backbone="custom" if isinstance(self.backbone, nn.Module) else self.backbone,
@@ -230,14 +212,19 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 uses_meta=method.uses_meta,
                 uses_tune=method.uses_tune,
             ),
-            class_weight=_class_weight(self.class_weight, labels),
+            class_weight=class_factors(self.class_weight, labels),
             test_passes=self.test_passes,
-            seed=self.seed_,
+            seed=seed,
         )
 
     def _adopt(self, model: Model) -> None:
+        for name in ("feature_names_in_", "n_features_in_"):
+            if hasattr(self, name):
+                # Of an earlier fit, on other data.
+                delattr(self, name)
         self.model_ = model
-        self.classes_ = np.asarray(model.classes.values)
+        self.seed_ = model.recipe.seed
+        self.classes_ = model.classes.array
         if isinstance(model.inputs, FrameInputs):
             names = [column.name for column in model.inputs.columns]
             self.feature_names_in_ = np.asarray(names, dtype=object)
@@ -246,8 +233,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = model.task.input_shape[0]
 
     def _predictions(self, X: Any, wanted: Wanted = NOTHING) -> Predictions:
-        raw, _ = unpack(X)
-        return self.model_.predict(raw, wanted=wanted)
+        return self.model_.predict(unpack_inputs(X), wanted=wanted)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """[n] labels, whether or not the classifier would rather abstain."""
@@ -333,13 +319,16 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write a run folder, which ``revar evaluate`` and ``revar predict`` read too.
 
         Raises:
-            InputError: the folder exists and is not empty.
+            InputError: the folder exists and is not empty, or cannot be written; it is as before.
         """
         check_is_fitted(self, "model_")
         run = RunFolder(Path(folder))
-        run.begin(self.model_.recipe, {"spec": "arrays"}, resume=False)
+        run.begin(self.model_.recipe, {"spec": ARRAYS}, resume=False)
         try:
             run.write(self.model_)
+        except BaseException:
+            run.discard()
+            raise
         finally:
             run.end()
 
@@ -352,16 +341,23 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, backbone: nn.Module | None = None, device: str = "auto"
+        cls,
+        folder: str | Path,
+        *,
+        backbone: nn.Module | None = None,
+        method: type[Method] | None = None,
+        device: str = "auto",
     ) -> Self:
         """Read a run folder, from `save` or from ``revar train``.
 
         Args:
             folder: the run.
             backbone: your own network, if it was trained with one.
+            method: the class of your own method, if it was trained with one.
             device: to put it on.
         """
-        model = RunFolder(Path(folder)).load(device=choose(device), module=backbone)
+        run = RunFolder(Path(folder))
+        model = run.load(device=choose(device), module=backbone, method=method)
         recipe = model.recipe
         weights: Any = recipe.class_weight
         if isinstance(weights, tuple):
@@ -382,19 +378,5 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             device=device,
             random_state=recipe.seed,
         )  # fmt: skip
-        clf.seed_ = recipe.seed
         clf._adopt(model)
         return clf
-
-
-def _class_weight(wanted: Any, labels: NDArray[Any]) -> Any:
-    """As the recipe keeps it: ``balanced``, or a factor per class in the order of the classes."""
-    if wanted is None or wanted == "balanced":
-        return wanted
-    if not isinstance(wanted, Mapping):
-        raise InputError(f"class_weight is {wanted!r}: None, balanced or a dictionary is needed")
-    classes = Classes.of(labels)
-    factors = [1.0] * len(classes)
-    for label, factor in wanted.items():
-        factors[int(classes.encode([label])[0])] = float(factor)
-    return tuple(factors)

@@ -16,7 +16,7 @@ from revar.data.augment import resolve as resolve_augment
 from revar.data.source import Source
 from revar.errors import InputError
 from revar.feeds import DataFeeds
-from revar.functional import call, flat_state, keep_statistics, mode, parameters
+from revar.functional import as_usual, call, flat_state, keep_statistics, mode, parameters
 from revar.in_parts import in_parts
 from revar.methods.base import Bilevel, Method, Sizes
 from revar.methods.reweighting import Reweighting, WeightNormalisation, normalise_weights
@@ -145,6 +145,7 @@ def _reduced(shape: tuple[int, ...], reduction: int) -> tuple[int, ...]:
     return shape[0], shape[1] // reduction, shape[2] // reduction
 
 
+@as_usual()
 def fit_model(
     recipe: Recipe,
     source: Source,
@@ -164,6 +165,7 @@ def fit_model(
     )
 
 
+@as_usual()
 def fit_prepared(
     data: Prepared,
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -208,6 +208,22 @@ def keep_statistics(net: nn.Module) -> None:
 def norms_by_batch(net: nn.Module) -> bool:
     """Whether some layer, in the mode it is in, takes its statistics from the batch."""
     return any(module.training for module in net.modules() if isinstance(module, _NormBase))
+
+
+def without_autocast() -> ExitStack:
+    """A block in the precision of its tensors, whatever its caller has asked for."""
+    stack = ExitStack()
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+    return stack
+
+
+@contextmanager
+def as_usual() -> Iterator[None]:
+    """A block that trains, also where its caller records no gradients or uses autocast."""
+    with torch.inference_mode(mode=False), torch.enable_grad(), without_autocast():
+        yield
 
 
 def mode(net: nn.Module, *, dropout: bool, statistics: bool) -> AbstractContextManager[None]:

@@ -228,8 +228,12 @@ class Recipe:
         return {**data, "method": {"name": method_name(self.method), **data["method"]}}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Recipe:
+    def from_json(cls, data: dict[str, Any], own: type[Method] | None = None) -> Recipe:
         """The recipe that `to_json` wrote.
+
+        Args:
+            data: of it.
+            own: the class of its method, where that is not registered.
 
         Raises:
             InputError: a missing, unknown or wrong value.
@@ -238,7 +242,8 @@ class Recipe:
         try:
             method = dict(values.pop("method"))
             name = method.pop("name")
-            chosen = fields.from_json(method_class(name), {**_ABSENT.get(name, {}), **method})
+            kind = _class_of(name, own)
+            chosen = fields.from_json(kind, {**_ABSENT.get(name, {}), **method})
             nested: dict[str, Any] = {
                 key: fields.from_json(kind, values.pop(key))
                 for key, kind in (("dropout", Dropout), ("budget", Budget), ("splits", SplitPlan))
@@ -275,6 +280,22 @@ def method_class(name: str) -> type[Method]:
         InputError: not registered, so its class cannot be known.
     """
     return type(make_method(name))
+
+
+def is_registered(name: str) -> bool:
+    """Whether a method is called so."""
+    return any(entry.name == name for entry in METHODS)
+
+
+def _class_of(name: str, own: type[Method] | None) -> type[Method]:
+    """The class of a stored method; one's own is stored by the name of its class."""
+    if own is None:
+        return method_class(name)
+    if not isinstance(own, type):
+        raise InputError(f"method is {own!r}: the class of a Method is needed")
+    if (method_class(name) is not own) if is_registered(name) else (own.__name__ != name):
+        raise InputError(f"method is {own.__name__}, but the run was trained with {name}")
+    return own
 
 
 def method_name(method: Method) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,20 +40,24 @@ from revar.data.labels import Classes
 from revar.errors import InputError
 from revar.evaluation import evaluate, rows
 from revar.fitting import build_networks
+from revar.methods.base import Method
 from revar.model import Model
 from revar.predictions import Predictions
 from revar.provenance import provenance
-from revar.recipe import Recipe, completed, first_difference
+from revar.recipe import Recipe, completed, first_difference, is_registered
 from revar.scores.learned import Fitted
 from revar.selection import Threshold
 from revar.splits import Fingerprint
 from revar.store import MANIFEST, Store
+from revar.stored_predictions import StoredPredictions
 from revar.training import TrainingState
 from revar.types import Task
 
 FORMAT = 3
 """Raised when a folder written now could not be read by an older version."""
 LOG = "log.jsonl"
+ARRAYS = "arrays"
+"""What a run says of its data that was trained from Python."""
 _INPUTS: dict[str, type[Inputs]] = {"array": ArrayInputs, "frame": FrameInputs}
 _EARLY = {".lock", MANIFEST, "provenance.json"}
 """What may lie in the folder of a run that was killed before it had a recipe."""
@@ -90,7 +94,11 @@ class RunFolder:
         """
         if (self.path / "recipe.json").exists() and not resume:
             raise InputError(f'"{self.path}" holds a run already: choose another folder')
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            msg = f'cannot make the folder "{self.path}": {error.strerror}'
+            raise InputError(msg) from error
         self._acquire()
         # The file, not the manifest: that names a file a moment before it is there.
         if (self.path / "recipe.json").exists():
@@ -101,6 +109,14 @@ class RunFolder:
             raise InputError(f'"{self.path}" exists and is not empty: choose another folder')
         self.store.write_json("provenance.json", provenance())
         self.store.write_json("recipe.json", _chosen(recipe, data))
+
+    def discard(self) -> None:
+        """Take back what was written since `begin` made the folder; then another try can begin."""
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != ".lock":
+                path.unlink()
 
     def check_same(self, recipe: Recipe, data: dict[str, Any]) -> None:
         """Refuse to go on with a run of another recipe or on other data.
@@ -293,22 +309,36 @@ class RunFolder:
         """What the tune split decided."""
         return fields.from_json(Fitted, self.store.read_json("scores.json"))
 
-    def load(self, *, device: torch.device, module: nn.Module | None = None) -> Model:
+    def load(
+        self,
+        *,
+        device: torch.device,
+        module: nn.Module | None = None,
+        method: type[Method] | None = None,
+    ) -> Model:
         """The trained model.
 
         Args:
             device: to put it on.
             module: the network it was trained with, where that was the user's own.
+            method: the class of its method, likewise.
 
         Raises:
-            InputError: no finished run, damaged, or a custom network is missing.
+            InputError: no finished run, damaged, or a network or method of one's own is missing.
         """
         chosen = self.recipe()
         if not self.finished:
-            raise InputError(f'"{self.path}" is unfinished: train it with --resume first')
+            way = "train it with --resume first"
+            if chosen["data"].get("spec") == ARRAYS:
+                way = "its save was interrupted, save it again to another folder"
+            raise InputError(f'"{self.path}" is unfinished: {way}')
         for key in ("format", "data"):
             chosen.pop(key)
-        recipe = Recipe.from_json(chosen)
+        name = chosen["method"]["name"]
+        if method is None and not is_registered(name):
+            msg = f'"{self.path}" was trained with a method of your own, {name}: give its class as '
+            raise InputError(f"{msg}SelectiveClassifier.load(..., method={name})")
+        recipe = Recipe.from_json(chosen, method)
         if recipe.backbone == "custom" and module is None:
             msg = f'"{self.path}" was trained with a network of your own: give it as backbone='
             raise InputError(msg)
@@ -334,38 +364,9 @@ class RunFolder:
             fitted=self.fitted(),
             device=device,
             fingerprints={k: Fingerprint.of_rows(v.numpy()) for k, v in tensors.items()},
-            predictions=StoredPredictions(self),
+            predictions=StoredPredictions(RunFolder(self.path.absolute())),
             threshold=threshold,
         )
-
-
-class StoredPredictions(MutableMapping[str, Predictions]):
-    """The predictions of a run, read when they are asked for; new ones stay in memory."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._names = folder.prediction_names()
-        self._own: dict[str, Predictions] = {}
-
-    def __getitem__(self, name: str) -> Predictions:
-        if name in self._own:
-            return self._own[name]
-        if name not in self._names:
-            raise KeyError(name)
-        return self._folder.predictions(name)
-
-    def __setitem__(self, name: str, predictions: Predictions) -> None:
-        self._own[name] = predictions
-
-    def __delitem__(self, name: str) -> None:
-        self._own.pop(name, None)
-        self._names = [other for other in self._names if other != name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._names, *self._own}))
-
-    def __len__(self) -> int:
-        return len({*self._names, *self._own})
 
 
 def _chosen(recipe: Recipe, data: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from revar.data.stored import Stored
-from revar.functional import mode
+from revar.functional import mode, without_autocast
 from revar.methods.base import Method
 from revar.predictions import Predictions
 from revar.registry import SCORES
@@ -89,7 +89,8 @@ def predict(
     classifier = networks.classifier
     # To set and restore the flags of every module costs a tenth of a small net on one image.
     settled = _settled(networks)
-    with nullcontext() if settled else mode(networks, dropout=False, statistics=True):
+    still = nullcontext() if settled else mode(networks, dropout=False, statistics=True)
+    with still, without_autocast():
         # max(): an empty set still has the right columns.
         for start in range(0, max(len(x), 1), batch_size):
             inputs = networks.normalise(x[start : start + batch_size].to(device))

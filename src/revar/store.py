@@ -109,8 +109,15 @@ class Store:
         return json.loads(self.read(name))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Write a safetensors file."""
-        self.write(name, save_tensors({key: value.contiguous() for key, value in tensors.items()}))
+        """Write a safetensors file; layers that share their weights have them there twice."""
+        own: dict[str, Tensor] = {}
+        places: set[int] = set()
+        for key, value in tensors.items():
+            whole = value.contiguous()
+            place = whole.data_ptr()
+            own[key] = whole.clone() if place in places else whole
+            places.add(place)
+        self.write(name, save_tensors(own))
 
     def read_tensors(self, name: str) -> dict[str, Tensor]:
         """What a safetensors file holds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -41,15 +42,27 @@ def same_length(first: NDArray[Any], second: NDArray[Any], name: str) -> None:
         raise InputError(msg)
 
 
+def number(value: Any, name: str) -> float:
+    """A number, and no text that looks like one.
+
+    Raises:
+        InputError: naming the argument.
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise InputError(f"{name} is {value!r}, it must be a number")
+    return float(value)
+
+
 def open_share(value: float, name: str) -> float:
     """A number strictly between 0 and 1.
 
     Raises:
         InputError: it is not.
     """
+    value = number(value, name)
     if not 0.0 < value < 1.0:
         raise InputError(f"{name} is {value}, it must be in (0, 1)")
-    return float(value)
+    return value
 
 
 def losses_of(
@@ -68,7 +81,11 @@ def losses_of(
         if not np.isin(hits, (0.0, 1.0)).all():
             raise InputError("correct must be booleans, or 0 and 1; another loss goes to loss=")
         return 1.0 - hits, (0.0, 1.0)
-    low, high = bounds
+    try:
+        low, high = map(float, bounds)
+    except (TypeError, ValueError) as error:
+        msg = f"bounds is {bounds!r}, it must be two finite numbers (low, high)"
+        raise InputError(msg) from error
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise InputError(f"bounds is {bounds}, it must be two finite numbers (low, high)")
     values = vector(loss, "loss")

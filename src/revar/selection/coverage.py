@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from revar.errors import InputError
-from revar.selection.arguments import open_share, vector
+from revar.selection.arguments import number, open_share, vector
 from revar.selection.result import Attainable, Threshold
 
 
@@ -37,7 +37,7 @@ def threshold_for_coverage(
     Raises:
         InputError: a coverage outside (0, 1], no examples, or NaN.
     """
-    if not 0.0 < coverage <= 1.0:
+    if not 0.0 < number(coverage, "coverage") <= 1.0:
         raise InputError(f"coverage is {coverage}, it must be in (0, 1]")
     half = (1.0 - open_share(confidence, "confidence")) / 2.0
     values = vector(uncertainty, "uncertainty")

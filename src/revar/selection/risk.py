@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from revar.errors import InputError, unknown
 from revar.selection import fixed_sequence, sgr
-from revar.selection.arguments import losses_of, open_share, same_length, vector
+from revar.selection.arguments import losses_of, number, open_share, same_length, vector
 from revar.selection.cuts import Cuts
 from revar.selection.result import Attainable, Threshold
 from revar.selection.tails import Binomial, HoeffdingBentkus, Tail
@@ -61,7 +61,7 @@ def threshold_for_risk(
     losses, (low, high) = losses_of(correct, loss, bounds)
     same_length(values, losses, "correct" if loss is None else "loss")
     delta = 1.0 - open_share(confidence, "confidence")
-    if not low < max_risk < high:
+    if not low < number(max_risk, "max_risk") < high:
         raise InputError(f"max_risk is {max_risk}, it must be in ({low:g}, {high:g})")
     if procedure not in _PROCEDURES:
         raise unknown("procedure", procedure, _PROCEDURES)
