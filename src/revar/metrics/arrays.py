@@ -7,14 +7,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_ROUNDED = {"float16": 2e-3, "bfloat16": 1e-2}
+"""How far rows of probabilities may be from a sum of one, where numbers have few digits."""
+
 
 def as_array(values: Any) -> NDArray[Any]:
-    """A NumPy array of whatever was given; torch tensors are brought to the host."""
+    """A NumPy array of whatever was given; torch tensors are brought to the host.
+
+    Raises:
+        ValueError: values that are masked, or complex.
+    """
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         # NumPy has no bfloat16.
         values = (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
-    return np.asarray(values)
+    if np.ma.is_masked(values):
+        raise ValueError("some values are masked: leave those rows out")
+    array = np.asarray(values)
+    if array.dtype.kind == "c":
+        raise ValueError("the values are complex: real numbers are needed")
+    return array
 
 
 def selective_arguments(
@@ -126,15 +138,17 @@ def distribution_rows(values: Any, name: str = "probabilities") -> NDArray[np.fl
     """[n, C] rows of probabilities as float64; what rounding left above one is one.
 
     Raises:
-        ValueError: not a matrix, empty, NaN, negative, or a row whose sum is off by over 1e-4.
+        ValueError: not a matrix, empty, NaN, negative, or a row whose sum is off by over 1e-4,
+            or by more than halves are rounded.
     """
     rows = as_array(values).astype(np.float64)
+    kind = str(getattr(values, "dtype", "")).removeprefix("torch.")
     if rows.ndim != 2 or rows.size == 0:
         raise ValueError(f"{name} have shape {rows.shape}: [n, C] needed")
     refuse_nan(name, rows)
     with np.errstate(invalid="ignore", over="ignore"):
         sums = rows.sum(axis=1)
-    bad = np.flatnonzero((rows < 0).any(axis=1) | ~(np.abs(sums - 1.0) <= 1e-4))
+    bad = np.flatnonzero((rows < 0).any(axis=1) | ~(np.abs(sums - 1.0) <= _ROUNDED.get(kind, 1e-4)))
     if len(bad):
         row = bad[0]
         msg = (
@@ -159,7 +173,7 @@ def probability_arguments(
         msg = f"probabilities have shape {p.shape}, labels {y.shape}: [n, C] and [n] needed"
         hint = ", both columns for two classes" if p.ndim == 1 else ""
         raise ValueError(msg + hint)
-    rows = distribution_rows(p)
+    rows = distribution_rows(probabilities)
     n, n_classes = rows.shape
     if y.dtype.kind not in "biuf":
         raise ValueError(f"labels are of type {y.dtype}: class numbers 0..{n_classes - 1} needed")
