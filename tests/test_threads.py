@@ -149,6 +149,25 @@ def test_turns_come_in_order_and_may_be_taken_twice() -> None:
         thread.join()
 
 
+def test_ctrl_c_while_others_have_their_turn_ends_as_it_should(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns, take, calls = Turns(), Turns._take, []
+
+    def interrupted(self: Turns) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        take(self)
+
+    monkeypatch.setattr(Turns, "_take", interrupted)
+    with pytest.raises(KeyboardInterrupt), turns.mine(), turns.lent():
+        pass
+    assert len(calls) == 3
+    assert (turns._holder, turns._depth) == (None, 0)
+    assert at_once(lambda: turns.mine().__enter__()) == [None]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_child_does_not_wait_for_a_thread_it_has_not() -> None:

@@ -40,8 +40,10 @@ class Turns:
         try:
             yield
         finally:
-            self._take()
-            self._depth = depth
+            try:
+                self._take_back()
+            finally:
+                self._depth = depth
 
     @property
     def wanted(self) -> bool:
@@ -71,6 +73,18 @@ class Turns:
             if not waits:
                 self._leave()
             raise
+
+    def _take_back(self) -> None:
+        """Also after Ctrl-C: the blocks around end as those of the thread whose turn it is."""
+        interrupted: BaseException | None = None
+        while True:
+            try:
+                self._take()
+                break
+            except BaseException as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
 
     def _leave(self) -> None:
         with self._guard:
