@@ -72,6 +72,16 @@ def test_only_ratios_of_weights_matter() -> None:
     assert ones.predict_proba(x) == pytest.approx(plain.predict_proba(x), abs=1e-5)
 
 
+def test_large_weights_weigh_like_small_ones() -> None:
+    """Their sum is infinite."""
+    x, y = blobs()
+    weight = np.where(y == 1, 2.0, 1.0)
+    expected = quick(epochs=1).fit(x, y, sample_weight=weight).predict_proba(x)
+    for scale in (2.0**1022, 2.0**-1060):
+        found = quick(epochs=1).fit(x, y, sample_weight=scale * weight).predict_proba(x)
+        assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("weight", "words"),
     [

@@ -21,6 +21,13 @@ def class_numbers(draw: st.DrawFn) -> Rows:
     return np.random.default_rng(draw(st.integers(0, 99))).permutation(y)
 
 
+def test_no_rows_serve_nothing() -> None:
+    """Two empty sets are no copies of each other."""
+    none = Fingerprint.of(torch.zeros(0, 3))
+    with pytest.raises(InputError, match="there are no rows that could serve as calibration"):
+        refuse_reuse(none, "calibration", {"meta": none})
+
+
 SHARES = st.floats(0.01, 0.49)
 SEEDS = st.integers(0, 2**63 - 1)
 

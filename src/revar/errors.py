@@ -36,3 +36,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f'did you mean "{close[0]}"? ' if close else ""
     return InputError(f'unknown {kind} "{name}": {hint}known: {", ".join(names)}')
+
+
+def escaped(name: str) -> str:
+    r"""A name of a file with bytes that are no UTF-8 shown as such, others as they are.
+
+    >>> print(escaped("caf\udce9.png"))
+    caf\xe9.png
+    """
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -32,6 +32,8 @@ def _adapter(cls: Any, name: str) -> TypeAdapter[Any]:
 def _wanted(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return "numbers parted by commas"
     options = [arg for arg in get_args(hint) if arg is not type(None)]
     if options and type(None) in get_args(hint):
         return " or ".join(map(_wanted, options)) + " or none"
@@ -84,7 +86,10 @@ def parse(cls: Any, name: str, text: str) -> Any:
     optional = type(None) in get_args(types[name])
     if optional and text.lower() in ("none", "null", ""):
         return None
+    several = any(get_origin(arg) is tuple for arg in get_args(types[name])) and "," in text
     try:
+        if several:
+            return _adapter(cls, name).validate_python(tuple(text.split(",")))
         return _adapter(cls, name).validate_strings(text, strict=False)
     except ValidationError as error:
         msg = f'{cls.__name__}: {name}="{text}", it must be {_wanted(types[name])}'

@@ -40,7 +40,7 @@ def train_into(
     folder: RunFolder,
     recipe: Recipe,
     source: Source,
-    given: Mapping[str, str | None],
+    given: Mapping[str, Any],
     *,
     resume: bool,
     device: torch.device,
@@ -99,7 +99,7 @@ def _checked(folder: RunFolder, prepared: Prepared, described: dict[str, Any]) -
     return True
 
 
-def _describe(prepared: Prepared, given: Mapping[str, str | None]) -> dict[str, Any]:
+def _describe(prepared: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
     """Where the data came from and what exactly it was, to refuse other data on resume."""
     digests = {name: print_.digest for name, print_ in prepared.fingerprints.items()}
     sums = {name: int(torch.from_numpy(split.y).sum()) for name, split in prepared.splits.items()}

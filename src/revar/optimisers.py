@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from revar.errors import InputError
 from revar.functional import Rate
 from revar.methods.base import OuterOptimiser
 from revar.parallel import world
@@ -53,7 +54,13 @@ def make_optimiser(
         parameters: to be trained.
         scales: factors on the learning rate; 1 for what is not in it. Each group of parameters
             keeps its own as ``scale``.
+
+    Raises:
+        InputError: there are none.
     """
+    if not parameters:
+        msg = "all parameters of the network are frozen: unfreeze some, net.requires_grad_(True)"
+        raise InputError(msg)
     rate = budget.learning_rate
     assert rate is not None
     fused = _fused(parameters)

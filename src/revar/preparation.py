@@ -193,7 +193,9 @@ def _weights(given: NDArray[np.float64] | None) -> NDArray[np.float32] | None:
         raise InputError("sample_weight holds negative, missing or infinite weights")
     if not given.any():
         raise InputError("sample_weight is zero for every example: nothing would be learned")
-    scaled: NDArray[np.float32] = (given / given.mean()).astype(np.float32)
+    # By a power of two first, which changes no digit: sums of large weights are infinite.
+    moderate = np.ldexp(given, -np.frexp(given.max())[1])
+    scaled: NDArray[np.float32] = (moderate / moderate.mean()).astype(np.float32)
     return scaled
 
 

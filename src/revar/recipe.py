@@ -317,7 +317,7 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
 
     A field is looked for in the method, the budget, the dropout (``dropout_rate``,
     ``dropout_placement``), the start (``pretrained``, ``frozen``, ...), the splits
-    (``meta_fraction``, ``tune_fraction``) and the recipe.
+    (``meta_fraction``, ``tune_fraction``) and the recipe (``test_passes``, ``class_weight``).
 
     Raises:
         InputError: no such field, or a value of the wrong type.
@@ -337,6 +337,7 @@ def with_settings(recipe: Recipe, settings: dict[str, str]) -> Recipe:
         keep_statistics=("start", "keep_statistics"),
         layer_decay=("start", "layer_decay"),
         test_passes=("", "test_passes"),
+        class_weight=("", "class_weight"),
     )
     # Together, because fields that belong together may be typed in any order.
     changes: dict[str, dict[str, Any]] = {}

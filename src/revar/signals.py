@@ -7,6 +7,19 @@ from types import FrameType, TracebackType
 from typing import Self
 
 _CAUGHT = (signal.SIGINT, signal.SIGTERM)
+EARLY = "stopped before its first step, nothing was lost: to go on use --resume"
+AT_ONCE = "stopped at once: to go on with what was kept use --resume"
+
+
+class Stopped(BaseException):
+    """Ended at once by a signal; the message is for people.
+
+    Not a KeyboardInterrupt: that typer turns into code 130, whatever the signal was.
+    """
+
+    def __init__(self, text: str = "stopped", number: int = signal.SIGINT) -> None:
+        super().__init__(text)
+        self.exit_code = 128 + number
 
 
 class Signals:
@@ -41,8 +54,10 @@ class Signals:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again = self.received is not None
         self.received = number
-        if again or not self._running:
-            raise KeyboardInterrupt
+        if not self._running:
+            raise Stopped(EARLY, number)
+        if again:
+            raise Stopped(AT_ONCE, number)
 
     def stop(self) -> bool:
         """Whether the run should stop now; asked after every step."""

@@ -207,9 +207,12 @@ def refuse_reuse(new: Fingerprint, purpose: str, used: dict[str, Fingerprint]) -
         used: what serves already, by purpose.
 
     Raises:
-        InputError: more than half of its rows serve another one, or several together.
+        InputError: there are no rows, or more than half of them serve another one, or several
+            together.
     """
     kind = purpose.partition(":")[0]
+    if not len(new.rows):
+        raise InputError(f"there are no rows that could serve as {kind}: give some examples")
     others = {name: old for name, old in used.items() if name.partition(":")[0] != kind}
     shares = {
         name: 1.0 if new.digest == old.digest else new.share_within(old)

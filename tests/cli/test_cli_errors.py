@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import struct
 import zlib
 from collections.abc import Callable
@@ -15,6 +18,8 @@ import torch
 from PIL import Image
 
 from revar.cli import run
+from revar.commands.predict import PredictionTable
+from revar.errors import InputError
 
 Make = Callable[[], None]
 GOOD: dict[str, Any] = {
@@ -58,6 +63,16 @@ def folder(*, classes: int = 2, bad: bytes | None = None, size: int = 8) -> Make
             Path("f/c0/bad.jpg").write_bytes(bad)
 
     return make
+
+
+def odd_name() -> None:
+    folder()()
+    Path("f/c0/0.png").rename("f/c0/caf\udce9.png")
+
+
+def odd_class() -> None:
+    folder()()
+    Path("f/c0").rename("f/caf\udce9")
 
 
 def used_folder() -> None:
@@ -114,6 +129,16 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     "unknown option": (nothing, ["train", "--dta", "digits"], "--dta"),
     "an empty word": (archive(), [*TRAIN, ""], "nothing is given after --data"),
     "an empty input": (archive(), [*PREDICT[:2], ""], "nothing is given after"),
+    "a name of other bytes": (
+        archive(), [*PREDICT, "--out", "caf\udce9.csv"], r'"caf\xe9.csv" is not UTF-8',
+    ),
+    "an image of such a name": (
+        odd_name, ["predict", "IMAGE_RUN", "f"], r'the name of "f/c0/caf\xe9.png" is not UTF-8',
+    ),
+    "a class of such a name": (odd_class, [*TRAIN, "f"], r'"f/caf\xe9/0.png" is not UTF-8'),
+    "more processes than a host can hold": (
+        archive(), [*NPZ, "--processes", "5000"], "--processes is 5000, this host with",
+    ),
     "an empty place": (archive(), ["demo", "--out="], "nothing is given in --out="),
     "an empty score": (archive(), [*PREDICT, "--score", ""], "nothing is given after --score"),
     "unknown score": (archive(), [*PREDICT, "--score", "sofmax"], 'did you mean "softmax"'),
@@ -228,7 +253,7 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     "another encoding": (text("t.csv", (TABLE + "1,2,ü\n").encode("latin-1")), CSV, "not UTF-8"),
     "two columns of one name": (text("t.csv", " a,a,kind\n1,2,x\n"), CSV, '"a"'),
     "a missing label": (text("t.csv", TABLE + "1,2,\n"), CSV, "line 62"),
-    "infinity in a table": (text("t.csv", TABLE + "inf,2,x\n"), CSV, '"a" holds infinity'),
+    "infinity in a table": (text("t.csv", TABLE + "inf,2,x\n"), CSV, '"a" is "inf" in line 62'),
     "a name as target": (text("t.csv", TABLE), [*TRAIN, "t.csv", "--target", "a"], "distinct"),
     "nothing but the target": (text("t.csv", "kind\n" + "x\ny\n" * 20), CSV, "no columns"),
     # Images.
@@ -265,7 +290,7 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
         text("t.csv", "a\n1\n"), ["predict", "FRAME_RUN", "t.csv"], 'column "b" is missing',
     ),
     "text where numbers were": (
-        text("t.csv", "a,b\n1,much\n"), ["predict", "FRAME_RUN", "t.csv"], 'column "b" holds text',
+        text("t.csv", "a,b\n1,much\n"), ["predict", "FRAME_RUN", "t.csv"], '"b" is "much" in line',
     ),
     "an array for a table": (archive(), ["predict", "FRAME_RUN", "d.npz"], "named columns"),
     "a table for images": (
@@ -281,7 +306,7 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
         lambda: Path("f").mkdir(), ["predict", "IMAGE_RUN", "f"], "no image files",
     ),
     "a bad image to predict on": (
-        folder(bad=b"x"), ["predict", "IMAGE_RUN", "f"], "f/c0/bad.jpg",
+        folder(bad=b"x"), ["predict", "IMAGE_RUN", "f"], 'error: "f/c0/bad.jpg" cannot be read',
     ),
 }  # fmt: skip
 
@@ -368,3 +393,60 @@ def test_a_full_gpu_is_one_line_with_the_ways_out(
     monkeypatch.setattr("revar.training.take_step", broken)
     with pytest.raises(RuntimeError, match="another one"):
         run(["train", "--data", "d.npz", "--out", "other"])
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_a_signal_before_the_first_step_is_one_line(
+    number: signal.Signals,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    archive()()
+
+    def load(*_: object) -> None:
+        signal.raise_signal(number)
+
+    monkeypatch.setattr("revar.commands.train.load_source", load)
+    assert run([*NPZ, "--out", "o"]) == code
+    said = "stopped before its first step, nothing was lost: to go on use --resume\n"
+    assert capsys.readouterr().err == said
+    assert not Path("o").exists()
+
+
+def test_ctrl_c_elsewhere_is_a_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("revar.cli.using.check_run", stop)
+    assert run(["evaluate", "o"]) == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
+def test_a_table_that_cannot_be_written_whole_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [["a", "b"], ["c", "\udce9"]]
+    table = PredictionTable(["x", "y"], rows, "", 0)
+    with pytest.raises(UnicodeEncodeError):
+        table.save(tmp_path / "d.csv")
+    assert list(tmp_path.iterdir()) == []
+    rows.pop()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match=r'cannot write ".*d\.csv": No space'):
+            table.save(tmp_path / "d.csv")
+    assert list(tmp_path.iterdir()) == []
+    table.save(tmp_path / "d.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
+    assert (tmp_path / "d.csv").read_bytes() == b"x,y\na,b\n"

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from revar.data import folders, stored
-from revar.data.folders import common_shape, image_files, read_class_folders
+from revar.data.folders import common_shape, read_class_folders
 from revar.data.images import decode, header
+from revar.data.listing import image_files
 from revar.data.source import Reading, load_source
 from revar.data.stored import ImageFiles
 from revar.errors import DataWarning, InputError

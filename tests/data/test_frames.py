@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,7 @@ from torch import Tensor
 
 from revar import fields
 from revar.data.frames import Column, FrameInputs
-from revar.errors import InputError
+from revar.errors import DataWarning, InputError
 
 
 def frame() -> pd.DataFrame:
@@ -79,7 +83,8 @@ def test_a_gap_that_training_never_saw_is_imputed_without_an_indicator() -> None
 
 
 def test_a_column_of_gaps_alone_is_zero_with_an_indicator() -> None:
-    stored = FrameInputs.fit(pd.DataFrame({"a": [np.nan, np.nan]}))
+    with pytest.warns(DataWarning, match='column "a" is missing in every training row'):
+        stored = FrameInputs.fit(pd.DataFrame({"a": [np.nan, np.nan]}))
     assert stored.encode(pd.DataFrame({"a": [np.nan, 4.0]})).tolist() == [[0, 1], [4, 0]]
 
 
@@ -205,6 +210,89 @@ def test_tables_without_columns_or_with_two_of_one_name_are_refused() -> None:
         FrameInputs.fit(twice)
 
 
+def test_a_doubled_column_is_refused_when_it_is_needed() -> None:
+    stored = FrameInputs.fit(pd.DataFrame({"a": [1.0, 2.0]}))
+    two = pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"])
+    assert stored.encode(two).tolist() == [[1]]
+    with pytest.raises(InputError, match='two columns named "a"'):
+        stored.encode(two.set_axis(["a", "b", "a"], axis=1))
+
+
+def objects(*values: Any) -> pd.DataFrame:
+    """A column of objects, as they are."""
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return pd.DataFrame({"a": pd.Series(cells, dtype=object)})
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ((1, 2.5, None), [[1, 0], [2.5, 0], [1.75, 1]]),
+        ((Decimal("1.5"), Fraction(1, 2), np.float32(2)), [[1.5], [0.5], [2]]),
+        ((True, np.bool_(False), pd.NA), [[1, 0], [0, 0], [0.5, 1]]),
+        ((1, pd.NaT, np.nan), [[1, 0], [1, 1], [1, 1]]),
+    ],
+)
+def test_numbers_in_a_column_of_objects_are_numbers(values: Any, numbers: Any) -> None:
+    stored = FrameInputs.fit(objects(*values))
+    assert stored.encode(objects(*values)).tolist() == numbers
+    plain = FrameInputs.fit(pd.DataFrame({"a": [9.0, np.nan]}))
+    assert plain.encode(objects(*values))[0].tolist() == [numbers[0][0], 0]
+
+
+def test_objects_that_no_float_holds_are_refused() -> None:
+    with pytest.raises(InputError, match='column "a" holds values too large'):
+        FrameInputs.fit(objects(10**400, 1))
+
+
+def test_text_that_spells_a_gap_is_no_number() -> None:
+    with pytest.raises(InputError, match="holds text"):
+        FrameInputs.fit(pd.DataFrame({"a": [1.0, 2.0]})).encode(objects("None", "1"))
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ((date(2020, 1, 1), None), "dates: turn it into numbers, such as days"),
+        ((pd.Timestamp("2020-01-01"), "b"), "dates: "),
+        ((timedelta(1), timedelta(2)), "durations: turn it into numbers, such as seconds"),
+        ((np.timedelta64(1, "s"), 1), "durations: "),
+        ((pd.Period("2020"), None), "periods: turn it into numbers, such as months"),
+        ((time(1), time(2)), "times: "),
+        (([1], [2]), "cells of type list: turn it into columns"),
+        (({"b": 1}, "c"), "cells of type dict"),
+        ((1j, 2), "complex numbers: "),
+    ],
+)
+def test_what_is_neither_number_nor_category_is_refused(values: Any, what: str) -> None:
+    with pytest.raises(InputError, match=f'column "a" holds {what}'):
+        FrameInputs.fit(objects(*values))
+    fitted = FrameInputs.fit(pd.DataFrame({"a": [1.0, 2.0]}))
+    with pytest.raises(InputError, match=r'column "a" holds .*: it held numbers in training'):
+        fitted.encode(objects(*values))
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        (pd.to_timedelta([1, 2]), "durations"),
+        (pd.period_range("2020", periods=2), "periods"),
+        (np.array(["NaT", "NaT"], dtype="M8[s]"), "dates"),
+        (np.array([1j, 2j]), "complex numbers"),
+    ],
+)
+def test_columns_of_such_types_are_refused_as_well(values: Any, what: str) -> None:
+    with pytest.raises(InputError, match=f'column "a" holds {what}: '):
+        FrameInputs.fit(pd.DataFrame({"a": values}))
+
+
+def test_a_column_without_a_value_is_said() -> None:
+    with pytest.warns(DataWarning, match='column "a" is missing in every training row'):
+        stored = FrameInputs.fit(objects(None, None))
+    assert stored.encode(objects("b", None)).tolist() == [[1], [1]]
+
+
 def test_columns_may_be_named_by_numbers() -> None:
     stored = FrameInputs.fit(pd.DataFrame([[1.0, 2.0], [3.0, 4.0]]))
     assert [known.name for known in stored.columns] == ["0", "1"]
@@ -235,3 +323,25 @@ def test_what_is_no_number_is_not_taken_for_one(values: Any) -> None:
     fitted = FrameInputs.fit(pd.DataFrame({"a": [1.0, 2.0]}))
     with pytest.raises(InputError, match='column "a" has type'):
         fitted.encode(pd.DataFrame({"a": values}))
+
+
+def test_numbers_that_lie_close_together_and_far_from_zero_keep_their_digits() -> None:
+    near = np.linspace(0.0, 20.0, 41)
+    gaps = near + 1e9
+    gaps[3] = np.nan
+    frame = pd.DataFrame({"near": near, "far": near + 1e9, "gaps": gaps, "even": np.full(41, 1e9)})
+    inputs = FrameInputs.fit(frame)
+    assert [column.offset for column in inputs.columns] == [0.0, 1e9 + 10.0, 1e9 + 10.25, 0.0]
+    found = inputs.encode(frame).double().numpy()
+    np.testing.assert_allclose(found[:, 1], near - 10.0, atol=1e-5)
+    assert found[3, 2] == 0.0
+    described = fields.from_json(FrameInputs, json.loads(json.dumps(fields.to_json(inputs))))
+    assert described == inputs
+
+
+def test_a_description_from_before_there_were_offsets_is_read() -> None:
+    inputs = FrameInputs.fit(pd.DataFrame({"near": [1.0, 2.0]}))
+    data = fields.to_json(inputs)
+    for column in data["columns"]:
+        del column["offset"]
+    assert fields.from_json(FrameInputs, data) == inputs

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset, TensorDataset
 from revar.data.frames import FrameInputs
 from revar.data.inputs import ArrayInputs, fit_inputs, is_frame, unpack
 from revar.data.stored import ImageFiles, Items
-from revar.errors import InputError
+from revar.errors import DataWarning, InputError
 
 
 def images(channels: int = 3, height: int = 8, width: int = 10) -> NDArray[np.uint8]:
@@ -70,12 +70,12 @@ def test_greyscale_images_without_a_channel_axis_get_one() -> None:
     assert fitted(flat).image_shape == (1, 8, 10)
 
 
-def test_images_of_bytes_stay_bytes_and_other_images_become_float32() -> None:
+def test_images_of_bytes_stay_bytes_and_floats_become_float32() -> None:
     x = images()
     stored = fitted(x)
     assert stored == ArrayInputs(shape=(3, 8, 10), dtype="uint8")
     assert stored_as(stored, x).dtype == torch.uint8
-    for kind in (np.float64, np.float16, np.int64, np.uint16):
+    for kind in (np.float64, np.float16):
         other = fitted(x.astype(kind))
         assert other == ArrayInputs(shape=(3, 8, 10), dtype="float32")
         encoded = stored_as(other, x.astype(kind))
@@ -335,13 +335,30 @@ def test_another_dataset_of_another_shape_is_refused_when_it_is_read() -> None:
 def test_a_model_of_floats_refuses_images_of_whole_numbers_from_anywhere() -> None:
     x = images()
     stored = fitted(x.astype(np.float32) / 255)
-    words = r"images of whole numbers 0\.\.255: this model was trained on float ones, scale them"
+    words = r"images of whole numbers 0\.\.255: this model was trained on float ones, whose range"
     for raw in (x, torch.from_numpy(x), ImageFiles((Path("a.png"),), (3, 8, 10))):
         with pytest.raises(InputError, match=words):
             stored.encode(raw)
     lazily = stored.encode(unpack(Listed(*x))[0])
     with pytest.raises(InputError, match=words):
         lazily[:]
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int64, np.uint16])
+def test_whole_numbers_of_any_type_are_images_of_whole_numbers(kind: type) -> None:
+    x = images()
+    made = fitted(x.astype(kind))
+    assert made.dtype == "uint8"
+    assert torch.equal(stored_as(made, x.astype(kind)), stored_as(fitted(x), x))
+    assert fitted(x.astype(kind) * 100).dtype == "float32"
+
+
+def test_numbers_that_single_precision_cannot_tell_apart_are_said() -> None:
+    near = np.linspace(0, 20, 50)
+    table = np.stack([near, near + 1e9], axis=1)
+    with pytest.warns(DataWarning, match="column 1 of X lies between 1000000000 and 1000000020"):
+        fitted(table)
+    fitted(np.stack([near, near + 1e4], axis=1))
 
 
 def test_a_model_of_floats_reads_tables_of_bytes() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revar import fields
-from revar.data.labels import Classes, as_labels
+from revar.data.labels import Classes, as_groups, as_labels
 from revar.errors import InputError
 
 
@@ -27,7 +27,12 @@ from revar.errors import InputError
         (np.array([1, 2], dtype=object), (1, 2)),
         (np.array([1.0, 2.0], dtype=object), (1.0, 2.0)),
         (np.array([True, False], dtype=object), (False, True)),
-        (np.array([1, "a"], dtype=object), ("1", "a")),
+        (np.array([1, 2**64 - 1], dtype=np.uint64), (1, 2**64 - 1)),
+        (np.array([1, 2**64 - 1], dtype=object), (1, 2**64 - 1)),
+        ([1, 2**64 - 1], (1, 2**64 - 1)),
+        (torch.tensor([1.0, 0.0]).bfloat16(), (0.0, 1.0)),
+        ([torch.tensor(1.0, requires_grad=True), torch.tensor(0.0)], (0.0, 1.0)),
+        (np.array([1, 2], dtype=np.longdouble), (1.0, 2.0)),
         (pd.Series(["b", "a"]), ("a", "b")),
         (pd.Series(["b", "a"], dtype="category"), ("a", "b")),
         (pd.Series([2, 1], dtype="Int64"), (1, 2)),
@@ -108,6 +113,44 @@ def test_an_unseen_label_is_refused_with_the_classes() -> None:
         Classes.of([0, 1, *range(3, 20)]).encode([2])
     with pytest.raises(InputError, match=r"label 1\.5"):
         Classes.of([0, 1]).encode([1.0, 1.5])
+
+
+def test_whole_numbers_of_64_bits_come_back_as_they_were() -> None:
+    y = np.array([1, 2**64 - 1, 2**64 - 2], dtype=np.uint64)
+    classes = Classes.of(y)
+    assert classes.array.dtype == np.uint64
+    assert classes.decode(classes.encode(y)).tolist() == y.tolist()
+    assert classes.encode([1, 2**64 - 2]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (["a", 1], "y holds both 'a' and 1: labels are all numbers or all text"),
+        (np.array([True, "a"], dtype=object), "y holds both 'a' and True"),
+        ([10**30, 1], "y holds whole numbers beyond 64 bits: make text of them"),
+        (np.array([10**400, 1.5], dtype=object), "beyond 64 bits"),
+        (pd.Series([(1, 2), (3, 4)]).to_numpy(), "y holds cells of type tuple"),
+        (pd.Series([torch.zeros(3)]).to_numpy(), "y holds cells of type Tensor"),
+        ([[1], [1, 2]], "y holds lists of different lengths: one label per example"),
+        (np.ma.array([1, 0, 1], mask=[False, True, False]), "1 missing labels, the first at row 1"),
+    ],
+)
+def test_what_would_come_back_as_something_else_is_refused(y: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        as_labels(y)
+    assert "\n" not in str(caught.value)
+
+
+def test_groups_are_called_so_and_may_mix_numbers_and_text() -> None:
+    assert as_groups(["a", 1, "a"]).tolist() == ["a", "1", "a"]
+    assert as_groups(np.array([2**64 - 1], dtype=np.uint64)).tolist() == [2**64 - 1]
+    with pytest.raises(InputError, match="groups has 2 missing values, the first at row 0"):
+        as_groups([None, None])
+    with pytest.raises(InputError, match="groups has 1 missing values"):
+        as_groups([1.0, np.nan])
+    with pytest.raises(InputError, match=r"groups has shape \(2, 2\): one value per example"):
+        as_groups(np.zeros((2, 2)))
 
 
 def test_no_labels_encode_to_no_numbers() -> None:

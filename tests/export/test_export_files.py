@@ -138,13 +138,29 @@ def test_a_table_with_named_columns_brings_its_encoder(tmp_path: Path) -> None:
         same_as_model(run_graph(_filled(tmp_path, unseen)), model, unseen)
 
 
+def test_a_table_with_numbers_far_from_zero_takes_doubles(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"seconds": 1.7e9 + generator.integers(0, 900, 300), "size": 1.0})
+    frame["size"] += generator.normal(size=300)
+    y = (frame.seconds - 1.7e9 > 450).astype(int)
+    clf = SelectiveClassifier("erm", epochs=20, device="cpu", random_state=0).fit(frame, y)
+    assert clf.score(frame, y) > 0.9
+    clf.save(tmp_path / "run")
+    model = RunFolder(tmp_path / "run").load(device=CPU)
+    ran = runners(model, tmp_path)
+    assert json.loads((tmp_path / "model.onnx.json").read_text())["input"]["dtype"] == "float64"
+    for run_graph in ran.values():
+        same_as_model(run_graph(_filled(tmp_path, frame)), model, frame)
+
+
 def _filled(folder: Path, frame: pd.DataFrame) -> Any:
-    columns = json.loads((folder / "model.onnx.json").read_text())["input"]["columns"]
-    x = np.empty((len(frame), len(columns)), dtype=np.float32)
+    reads = json.loads((folder / "model.onnx.json").read_text())["input"]
+    columns, dtype = reads["columns"], np.dtype(reads["dtype"])
+    x = np.empty((len(frame), len(columns)), dtype=dtype)
     for j, column in enumerate(columns):
         values = frame[column["name"]]
         if column["type"] == "number":
-            x[:, j] = values.to_numpy(dtype=np.float32)
+            x[:, j] = values.to_numpy(dtype=dtype)
         else:
             place = {category: k for k, category in enumerate(column["categories"])}
             x[:, j] = [place.get(value, -1) for value in values]
@@ -165,7 +181,9 @@ def test_dropout_in_the_trunk_is_said_not_exported(tmp_path: Path) -> None:
 
 
 class Restless(nn.Module):
-    """Says something else every time."""
+    """Says something else every time, once it is awake: at first it would be refused."""
+
+    awake = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,13 +191,16 @@ class Restless(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden: Tensor = self.layer(x)
-        return hidden + 3 * torch.randn_like(hidden)
+        return hidden + 3 * torch.randn_like(hidden) if self.awake else hidden
 
 
-def test_a_network_that_is_not_a_function_is_refused(tmp_path: Path) -> None:
+def test_a_network_that_is_not_a_function_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clf = SelectiveClassifier(
         "erm", Restless(), epochs=1, batch_size=32, test_passes=0, device="cpu", random_state=0
     ).fit(*blobs(90))
+    monkeypatch.setattr(Restless, "awake", True)
     with pytest.raises(InputError, match="differs from the model"):
         clf.export(tmp_path / "m.pt2")
     assert list(tmp_path.iterdir()) == []

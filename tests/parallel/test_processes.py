@@ -25,6 +25,11 @@ from support.problems import blobs
 from support.survivor import differences
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+CORES = os.cpu_count() or 1
+TOO_MANY = (
+    f"--processes is 50000, this host with {CORES} cores takes at most {max(8, 4 * CORES)}: "
+    "give a number up to that of its GPUs or cores"
+)
 LONG = ["--epochs", "14", "--set", "batch_size=48", "--set", "test_passes=2"]
 
 
@@ -157,6 +162,15 @@ def test_a_signal_stops_all_and_another_number_of_processes_may_go_on(
         np.testing.assert_allclose(found[name], value, rtol=0.05, atol=0.05, err_msg=name)
 
 
+def test_a_signal_before_the_first_step_is_one_line(archive: Path, tmp_path: Path) -> None:
+    process = start(archive, tmp_path / "run", *LONG, "--processes", "2")
+    wait_until(lambda: len(children(process)) >= 2, process)
+    process.terminate()
+    code, stdout, stderr = finish(process)
+    said = "stopped before its first step, nothing was lost: to go on use --resume\n"
+    assert (code, stdout, stderr) == (143, "", said)
+
+
 def test_the_processes_end_with_whoever_started_them(archive: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start(archive, out, "--epochs", "5000", "--processes", "2")
@@ -174,12 +188,13 @@ def test_the_processes_end_with_whoever_started_them(archive: Path, tmp_path: Pa
     ("options", "said"),
     [
         (["--processes", "0"], "--processes is 0, it must be at least 1"),
+        (["--processes", "50000"], TOO_MANY),
         (
             ["--processes", "2", "--method", "revar-paper", "--set", "engine=double_backward"],
             "engine=double_backward runs in one process: use engine=forward_mode",
         ),
     ],
-    ids=["none", "engine"],
+    ids=["none", "far too many", "engine"],
 )
 def test_what_cannot_be_is_refused_in_one_line(
     options: list[str], said: str, archive: Path, tmp_path: Path

@@ -88,7 +88,10 @@ def test_the_model_is_known_by_its_weights_and_not_by_its_threshold(
 ) -> None:
     same = save_rows(tmp_path / "other", threshold="none")
     assert Decider.of(rows.run).identity == Decider.of(same.run).identity
-    assert len(Decider.of(rows.run).identity) == 16
+    decider = Decider.of(rows.run)
+    assert len(decider.identity) == 16
+    # What an export calls it too.
+    assert decider.model.digest.startswith(decider.identity)
 
 
 def test_a_row_that_overflows_is_refused_and_spares_its_neighbours(

@@ -19,8 +19,9 @@ from revar.cli import (  # noqa: F401  (each adds its commands)
     using,
 )
 from revar.cli.app import ARGUMENTS, ERR, app
-from revar.commands.processes import count, leave
-from revar.errors import DataWarning, InputError
+from revar.commands.processes import LOST, count, is_launched, leave, rank
+from revar.errors import DataWarning, InputError, escaped
+from revar.signals import Stopped
 
 # typer carries its own click since 0.25; what it exports tells which one is in use.
 _ClickException: type[Exception] = next(
@@ -68,15 +69,17 @@ def run(arguments: list[str]) -> int:
 
 
 def _check_words(arguments: list[str]) -> None:
-    """Refuse empty words: a path that is empty is the folder one is in.
+    """Refuse empty words, since a path that is empty is the folder one is in, and odd bytes.
 
     Raises:
-        InputError: naming what is before it.
+        InputError: naming the word, or what is before it.
     """
     for before, word in zip(["revar", *arguments], arguments, strict=False):
         if not word or (word.startswith("--") and word.endswith("=")):
             where = f"after {before}" if not word else f"in {word}"
             raise InputError(f'nothing is given {where}: is "" a variable that is not set?')
+        if escaped(word) != word:
+            raise InputError(f'"{escaped(word)}" is not UTF-8: give it another name')
 
 
 def _run(arguments: list[str]) -> int:
@@ -97,9 +100,13 @@ def _run(arguments: list[str]) -> int:
             raise
         ways = "--set batch_size=N, --set recompute=true or --set micro_batch=N"
         return _fail(f"the GPU has no memory left, use less by {ways}: {error}".partition("\n")[0])
-    except (KeyboardInterrupt, typer.Abort):
-        ERR.print("interrupted", style="red")
-        return 130
+    except Stopped as stopped:
+        if is_launched():
+            # Whoever started this process speaks for all.
+            return LOST
+        if rank() == 0:
+            ERR.print(str(stopped), style="red", highlight=False, markup=False)
+        return stopped.exit_code
 
 
 def main() -> None:

@@ -11,13 +11,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from revar import __version__
+from revar.signals import Stopped
 
 if TYPE_CHECKING:
     from revar.training import Observer
 
+
+class _Commands(TyperGroup):
+    """Some versions of typer end without a word on Ctrl-C."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Stopped from error
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="revar",
     help="Classifiers that know when to stay silent.",
     no_args_is_help=True,

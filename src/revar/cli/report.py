@@ -42,7 +42,7 @@ def report(
         check_run(path)
     for spec in data or []:
         check_data(spec)
-    check_columns(data or [None], group=group)
+    check_columns(data or [None], "--data", group=group)
     from revar.commands.report import report as run_report
 
     done = run_report(runs, out, data=data or [], group=group, title=title)

@@ -117,6 +117,10 @@ def train(
     image: Annotated[
         str | None, typer.Option(help="Column of a .csv that names image files.")
     ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of a .csv that is no input, such as an id; may be given again."),
+    ] = None,
     meta: Annotated[
         str | None,
         typer.Option(help="A meta set of its own, as --data, for methods that learn from one."),
@@ -152,10 +156,12 @@ def train(
     revar train --data patients.csv --target outcome --group patient
     """
     settings = _settings(set_ or [])
-    folder = out or Path("runs") / f"{Path(data).stem.replace(':', '-')}-{method}-seed{seed}"
+    # Of "." and "..", too, which have no stem.
+    name = (Path(data).resolve() if Path(data).exists() else Path(data)).stem.replace(":", "-")
+    folder = out or Path("runs") / f"{name}-{method}-seed{seed}"
     check_method(method)
     check_data(data)
-    check_columns((data,), group=group)
+    check_columns((data,), group=group, leave_out=next(iter(leave_out or []), None))
     check_columns((data, meta, unlabelled), target=target, image=image)
     speaks = rank() == 0
     if resume:
@@ -181,9 +187,9 @@ def train(
                 run = run_train(
                     data, folder, method=method, backbone=backbone, pretrained=pretrained,
                     frozen=frozen, layer_decay=layer_decay, epochs=epochs, seed=seed,
-                    target=target, group=group, image=image, meta=meta,
-                    unlabelled=unlabelled, label_noise=label_noise, clean_meta=clean_meta,
-                    skip_unreadable=skip_unreadable,
+                    target=target, group=group, image=image, leave_out=leave_out or [],
+                    meta=meta, unlabelled=unlabelled, label_noise=label_noise,
+                    clean_meta=clean_meta, skip_unreadable=skip_unreadable,
                     settings=settings, resume=resume, device=device, observer=observer,
                     stop=signals.stop,
                 )  # fmt: skip

@@ -189,6 +189,5 @@ def predict(
     if out is None:
         table.write(sys.stdout)
     else:
-        with out.open("w", newline="", encoding="utf-8") as file:
-            table.write(file)
+        table.save(out)
         note(f"{table.accepted} of {len(table.rows)} accepted; written to {out}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from revar.data.kinds import conversion, is_csv
 from revar.errors import InputError, unknown
 from revar.registry import DATASETS, METHODS, find
 
@@ -33,19 +34,23 @@ def check_run(path: Path) -> None:
         raise InputError(f'"{path}" is no run: it has no recipe.json')
 
 
-def check_columns(specs: Iterable[str | None], **columns: str | None) -> None:
+def check_columns(specs: Iterable[str | None], data: str = "--on", **columns: str | None) -> None:
     """Refuse names of columns where no data is a table.
 
     Args:
         specs: the data they could be columns of.
+        data: the option that gives such data.
         columns: option to what was given for it.
     """
     given = [spec for spec in specs if spec is not None]
-    if any(Path(spec).suffix == ".csv" for spec in given):
+    if any(map(is_csv, given)):
         return
-    for option, column in columns.items():
+    for name, column in columns.items():
+        option = name.replace("_", "-")
         if column is not None:
-            where = f', and "{given[0]}" is none' if given else ": give one with --on"
+            where = f": give one with {data}"
+            if given:
+                where = f', and "{given[0]}" is none{conversion(given[0])}'
             raise InputError(f'--{option} "{column}" is for a column of a .csv{where}')
 
 

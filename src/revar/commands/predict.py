@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -40,6 +41,26 @@ class PredictionTable:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(self.header)
         writer.writerows(self.rows)
+
+    def save(self, path: Path) -> None:
+        """As a CSV file, which is there when it is whole.
+
+        Raises:
+            InputError: it cannot be written, or is there by now; no half of it stays.
+        """
+        beside = path.with_name(f".revar-{os.getpid()}.new")
+        try:
+            with beside.open("w", newline="", encoding="utf-8") as file:
+                self.write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():
+                raise InputError(f'"{path}" exists by now: choose another --out')
+            beside.replace(path)
+        except OSError as error:
+            raise InputError(f'cannot write "{path}": {error.strerror}') from error
+        finally:
+            beside.unlink(missing_ok=True)
 
 
 def predict(
@@ -79,6 +100,9 @@ def predict(
     try:
         predictions = model.predict(part.x, wanted=model.needs(score))
     except InputError as error:
+        # Of an image that cannot be read the path is said.
+        if str(error).startswith(f'"{Path(inputs)}'):
+            raise
         raise InputError(f'"{inputs}": {error}') from error
     if not len(predictions):
         raise InputError(f'"{inputs}" holds no rows')

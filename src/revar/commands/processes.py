@@ -16,11 +16,14 @@ from types import FrameType
 from typing import NoReturn
 
 from revar.errors import InputError
+from revar.signals import AT_ONCE, EARLY, Stopped
 
 LOST = 75
 """Exit code of a process that could not go on because another one was lost."""
 GRACE = 10.0
 """Seconds the others have to end by themselves after one has failed."""
+_ALWAYS, _PER_CORE = 8, 4
+"""Processes a host may have in any case, and for each core: far more would fill its memory."""
 _LIFELINE = "REVAR_LIFELINE"
 """A pipe that closes when whoever started this process ends."""
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
@@ -45,12 +48,20 @@ def needs_launch(wanted: int) -> bool:
     """Whether these processes are still to be started.
 
     Raises:
-        InputError: there are others than asked for.
+        InputError: there are others than asked for, or more than a host can hold.
     """
     if wanted < 1:
         raise InputError(f"--processes is {wanted}, it must be at least 1")
     if count() > 1 and wanted not in (1, count()):
         msg = f"--processes is {wanted}, and torchrun has started {count()}: leave it out"
+        raise InputError(msg)
+    cores = os.cpu_count() or 1
+    most = max(_ALWAYS, _PER_CORE * cores)
+    if count() == 1 and wanted > most:
+        msg = (
+            f"--processes is {wanted}, this host with {cores} cores takes at most {most}: "
+            "give a number up to that of its GPUs or cores"
+        )
         raise InputError(msg)
     return wanted > 1 and count() == 1
 
@@ -84,6 +95,8 @@ class _Forwarding:
     """While active, signals go to the children: they save, and say how to go on."""
 
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    complete: bool = False
+    early: bool = False
     received: int | None = None
 
     def __enter__(self) -> _Forwarding:
@@ -96,6 +109,10 @@ class _Forwarding:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = number
+        if not self.complete:
+            # One that is just being started would not hear of it.
+            self.early = True
+            return
         for child in self.children:
             if child.poll() is None:
                 child.send_signal(number)
@@ -138,7 +155,11 @@ def launch(wanted: int, arguments: Sequence[str]) -> tuple[int, str | None]:
                     )
                 )
         os.close(reading)
+        signals.complete = True
         try:
+            if signals.early:
+                for child in signals.children:
+                    child.kill()
             failed = _wait(signals)
         finally:
             os.close(writing)
@@ -154,8 +175,9 @@ def _wait(signals: _Forwarding) -> list[int]:
         for number, child in enumerate(signals.children):
             if child.poll() not in (None, 0) and number not in failed:
                 failed.append(number)
-                # One that was told to stop may be done before the first has saved.
-                if signals.received is None:
+                # One that was told to stop may be done before the first has saved. One that
+                # ended at once leaves others behind that wait for it and hear no signal.
+                if signals.received is None or child.returncode in (LOST, -signals.received):
                     deadline = min(deadline, time.monotonic() + GRACE)
         if time.monotonic() > deadline:
             for child in signals.children:
@@ -177,6 +199,9 @@ def _verdict(
     if not failed:
         return 0, None
     if signals.received is not None:
+        if codes[0] < 0 or codes[0] == LOST:
+            early = signals.early or -signals.received in codes
+            raise Stopped(EARLY if early else AT_ONCE, signals.received)
         return 128 + signals.received, None
     if codes[0] > 0 and codes[0] != LOST:
         return codes[0], None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from revar import fields
 from revar.commands import report_inputs
+from revar.commands.columns import refuse_group
+from revar.commands.reading import reading_of
 from revar.commands.report_inputs import Sources
 from revar.data.inputs import Inputs
 from revar.data.labels import Classes
-from revar.data.source import Part, Reading
+from revar.data.source import Part
 from revar.errors import InputError
 from revar.predictions import Predictions
 from revar.report.page import Content, PageRun, TestSet, build_page
@@ -82,6 +84,8 @@ def report(
     _check_places(page, table)
     sources = Sources(tuple(data))
     read = [_Reader(path, sources, group) for path in paths]
+    if group is not None:
+        refuse_group(group, data or [str(reader.data.get("spec")) for reader in read])
     made = [reader.run(name) for reader, name in zip(read, _names(paths), strict=True)]
     if data and not any(test.contents for run in made for test in run.tests.values()):
         msg = f'none of the examples of these runs are in "{data[0]}": give the data of a test set'
@@ -190,13 +194,8 @@ class _Reader:
         return sorted(there, key=lambda name: (name != "test", name.startswith("on-"), name))
 
     def _sources(self) -> tuple[list[tuple[str, Any]], str]:
-        reading = Reading(
-            target=self.data.get("target"),
-            image=self.data.get("image"),
-            image_shape=self.inputs.image_shape,
-            skip_unreadable=True,
-        )
-        return self.sources.of(self.data.get("spec"), reading)
+        reading = reading_of(self.data, self.inputs, self.classes)
+        return self.sources.of(self.data.get("spec"), replace(reading, skip_unreadable=True))
 
     def _test(self, name: str) -> TestSet:
         predictions = self.folder.predictions(name)

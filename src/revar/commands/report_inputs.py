@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from revar.data.frames import FrameInputs
 from revar.data.inputs import ArrayInputs, Inputs, is_frame
+from revar.data.kinds import is_csv
 from revar.data.labels import Classes
 from revar.data.source import Part, Reading, Source, evaluation_part, load_source
 from revar.data.stored import scan
@@ -157,11 +158,11 @@ def group_column(spec: str, column: str | None, n: int) -> NDArray[np.str_] | No
         n: examples.
     """
     path = Path(spec)
-    if column is None or path.suffix != ".csv" or not path.exists():
+    if column is None or not is_csv(path) or not path.exists():
         return None
     from revar.data.files import read_frame
 
-    frame = read_frame(path)
+    frame = read_frame(path, (column,))
     if column not in frame.columns or len(frame) != n:
         return None
     values = frame[column]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from revar.commands.checks import check_data, check_unused
+from revar.commands.columns import refuse_two_uses, warn_of_names
+from revar.commands.reading import CELLS, reading_again, reading_beside
 from revar.data.noisy import LabelNoise
-from revar.data.source import Part, Reading, Source, load_inputs, load_source
+from revar.data.source import Reading, Source, load_inputs, load_source
 from revar.errors import InputError
 from revar.keeping import train_into
 from revar.parallel import joined, place, started
@@ -34,6 +36,7 @@ def train(
     target: str | None = None,
     group: str | None = None,
     image: str | None = None,
+    leave_out: Sequence[str] = (),
     meta: str | None = None,
     unlabelled: str | None = None,
     label_noise: str | None = None,
@@ -63,6 +66,7 @@ def train(
         target: the column of labels of a CSV file.
         group: the column of a CSV file whose rows must stay together.
         image: the column of a CSV file that names image files.
+        leave_out: columns of a CSV file that are no inputs.
         meta: a meta set of its own, as ``data``.
         unlabelled: inputs without labels, as ``data`` or as ``revar predict`` takes them.
         label_noise: flip training labels, ``KIND:RATE``; test sets and ``meta`` stay clean.
@@ -104,13 +108,21 @@ def train(
     if not resume and started().first:
         check_unused(folder.path)
     where = place(device)
-    reading = Reading(target=target, group=group, image=image, skip_unreadable=skip_unreadable)
+    reading = Reading(
+        target=target, group=group, image=image, skip_unreadable=skip_unreadable,
+        leave_out=tuple(leave_out),
+    )  # fmt: skip
+    refuse_two_uses(reading)
+    if resume:
+        reading = reading_again(reading, folder)
     source = _source(recipe, data, reading, meta, unlabelled)
     warn_of_unused(recipe, source)
+    warn_of_names(source)
     if noise is not None:
         source = noise.added_to(source, meta_share=recipe.splits.meta, seed=recipe.seed)
     given = {
         "spec": data.rstrip("/") or data, "target": target, "group": group, "image": image,
+        "leave_out": list(leave_out) or None, "cells": CELLS,
         "added_label_noise": None if noise is None else str(noise),
     }  # fmt: skip
     with joined(where, one_gpu=":" in device):
@@ -134,7 +146,7 @@ def _source(
 ) -> Source:
     source = load_source(data, reading)
     meta_part, unlabelled_part = source.meta, source.unlabelled
-    others = replace(reading, group=None, image_shape=_image_shape(source.train))
+    others = reading_beside(reading, source)
     if meta is not None:
         meta_part = load_source(meta, others).train
     if unlabelled is not None:
@@ -146,8 +158,3 @@ def _source(
             raise InputError(msg)
         unlabelled_part = load_inputs(unlabelled, others)
     return replace(source, meta=meta_part, unlabelled=unlabelled_part)
-
-
-def _image_shape(part: Part) -> tuple[int, ...] | None:
-    shape = tuple(getattr(part.x, "shape", ()))
-    return shape[1:] if len(shape) == 4 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revar.data.arrays import read_arrays
+from revar.data.columns import header_of, refuse_cut_rows, row_of, some_of
 from revar.data.source import Part, Reading, Source
+from revar.data.spelling import (
+    GAPS,
+    check_features,
+    first_labels,
+    missing_labels,
+    parted,
+    refuse_columns,
+    settled,
+)
 from revar.data.stored import ImageFiles
 from revar.errors import InputError, unknown
 
@@ -19,8 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KEYS = ("x", "y", "x_test", "y_test", "x_meta", "y_meta", "x_unlabelled", "groups")
-MISSING = "?"
-"""A gap in CSV files, besides empty cells and pandas' own list (NA, NaN, ...)."""
 
 
 def read_npz(path: Path) -> Source:
@@ -63,13 +71,14 @@ def read_npz(path: Path) -> Source:
     )
 
 
-def read_frame(path: Path, text: Collection[str] = ()) -> pd.DataFrame:
+def read_frame(path: Path, text: Collection[str] = (), *, strip: bool = True) -> pd.DataFrame:
     """A CSV file; a column is numeric if every cell that is not empty is a number.
 
     Args:
         path: the file.
         text: columns that are left as they are written: where a model has categories, which
             rows a file happens to have must not say whether "007" is a number.
+        strip: blanks after a text are no part of it; those before it never are.
 
     Raises:
         InputError: not a table of one width in UTF-8.
@@ -77,34 +86,30 @@ def read_frame(path: Path, text: Collection[str] = ()) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        frame = pd.read_csv(path, dtype=str, na_values=[MISSING], skipinitialspace=True)
+        frame = pd.read_csv(
+            path, dtype=str, na_values=list(GAPS), keep_default_na=False, skipinitialspace=True
+        )
     except UnicodeDecodeError as error:
         line = _first_line_not_utf8(path)
         raise InputError(f'"{path}" is not UTF-8 in line {line}: save it as UTF-8') from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f'"{path}" is no CSV table: {reason}') from error
+    # As they are written: pandas renames a column whose name occurs twice.
+    names = header_of(path)
     if not isinstance(frame.index, pd.RangeIndex):
         # pandas would take the first cells for row names and move all others to the left.
-        raise InputError(f'"{path}" is no CSV table: its rows have more cells than its header')
+        msg = f'"{path}" is no CSV table: its rows have more cells than its header'
+        raise InputError(f"{msg}{parted(names)}{some_of(names)}")
     if not len(frame):
         raise InputError(f'"{path}" has no rows below its header')
-    # As they are written: pandas renames a column whose name occurs twice.
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        header = next(row for row in csv.reader(file, skipinitialspace=True) if row)
-    names = [name.strip() for name in header]
-    for name in names:
-        if names.count(name) > 1:
+    refuse_cut_rows(path)
+    for name, count in Counter(names).items():
+        if count > 1:
             raise InputError(f'"{path}" has two columns named "{name}"')
     frame.columns = names
-    for name in frame.columns:
-        if name in text:
-            continue
-        try:
-            frame[name] = pd.to_numeric(frame[name])
-        except (TypeError, ValueError):
-            continue
-    return frame
+    columns = {name: settled(frame[name], text=name in text, strip=strip) for name in names}
+    return pd.DataFrame(columns)
 
 
 def _first_line_not_utf8(path: Path) -> int:
@@ -118,33 +123,35 @@ def _first_line_not_utf8(path: Path) -> int:
 
 def read_csv(path: Path, reading: Reading) -> Source:
     """A table with a column of labels, of numbers and categories or of paths of images."""
-    frame = read_frame(path, reading.text)
-    columns = ", ".join(frame.columns)
-    if reading.target is None:
-        raise InputError(f'"{path}" needs --target, the column of labels; columns: {columns}')
-    _need_column(path, frame, "--target", reading.target)
-    labels = frame[reading.target]
+    target, group = reading.target, reading.group
+    as_written = [name for name in (target, reading.image) if name is not None]
+    frame = read_frame(path, (*reading.text, *as_written), strip=reading.strip)
+    if target is None:
+        msg = f'"{path}" needs --target, the column of labels'
+        raise InputError(f"{msg}{parted(frame.columns)}{some_of(frame.columns)}")
+    refuse_columns(path, frame, "--target", [target])
+    refuse_columns(path, frame, "--leave-out", reading.leave_out)
+    labels = frame[target]
     if labels.isna().any():
-        rows = np.flatnonzero(labels.isna().to_numpy())
-        msg = (
-            f'"{path}": the target "{reading.target}" is missing in {len(rows)} rows, '
-            f"first in line {rows[0] + 2}: leave those rows out"
-        )
-        raise InputError(msg)
+        raise missing_labels(path, target, np.flatnonzero(labels.isna().to_numpy()))
     groups = None
-    if reading.group is not None:
-        _need_column(path, frame, "--group", reading.group)
-        column = frame[reading.group]
+    if group is not None:
+        refuse_columns(path, frame, "--group", [group])
+        column = frame[group]
         # A missing group is a group of its own, not one with all other missing ones.
         groups = np.where(
             column.isna(), [f"row {i}" for i in range(len(frame))], column.astype(str)
         ).astype(str)
-    y = _plain(labels)
+    y = labels.to_numpy().astype(str)
+    if target not in reading.text:
+        y = first_labels(labels, numeric=reading.numeric_labels)
     if reading.image is not None:
         part = image_column(path, frame, reading, y, groups)
         return Source(part)
-    used = [name for name in (reading.target, reading.group) if name is not None]
-    return Source(Part(frame.drop(columns=used), y, groups))
+    used = [name for name in (target, group, *reading.leave_out) if name is not None]
+    features = frame.drop(columns=used)
+    check_features(path, features, reading)
+    return Source(Part(features, y, groups))
 
 
 def image_column(
@@ -158,10 +165,10 @@ def image_column(
     from revar.data.folders import common_shape, keep_readable
 
     assert reading.image is not None
-    _need_column(path, frame, "--image", reading.image)
+    refuse_columns(path, frame, "--image", [reading.image])
     cells = frame[reading.image]
     if cells.isna().any():
-        line = int(np.flatnonzero(cells.isna().to_numpy())[0]) + 2
+        line, _ = row_of(path, int(np.flatnonzero(cells.isna().to_numpy())[0]))
         raise InputError(f'"{path}": no image path in line {line}')
     names = [str(cell) for cell in cells]
     files = [path.parent / name for name in names]
@@ -169,14 +176,3 @@ def image_column(
     shape = reading.image_shape or common_shape(files, skip=skip)
     whole = Part(ImageFiles(tuple(files), shape), y, groups, tuple(names))
     return keep_readable(whole, reading)
-
-
-def _need_column(path: Path, frame: pd.DataFrame, option: str, name: str) -> None:
-    if name not in frame.columns:
-        columns = ", ".join(frame.columns)
-        raise InputError(f'{option} "{name}" is no column of "{path}"; columns: {columns}')
-
-
-def _plain(series: pd.Series) -> NDArray[Any]:
-    values = series.to_numpy()
-    return values.astype(str) if values.dtype.kind not in "biuf" else values

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from revar.data.images import SUFFIXES, decode, header
+from revar.data.images import decode, header, largest_of_sixteen, pages
+from revar.data.listing import classes_below, parts_of
 from revar.data.source import Part, Reading, Source
 from revar.data.stored import ImageFiles
 from revar.errors import DataWarning, InputError
@@ -18,24 +19,22 @@ from revar.errors import DataWarning, InputError
 _T = TypeVar("_T")
 LARGEST_SIDE = 224
 """Images of mixed or larger sizes are resized to at most this."""
+_MAYBE_SIXTEEN = (".png", ".tif", ".tiff", ".pgm")
+_SAMPLE = 16
+_FAR_BELOW = 2**14
+"""Sixteen bits whose values stay below this hold those of a camera of fewer, most likely."""
 
 
 def read_class_folders(root: Path, reading: Reading) -> Source:
     """``root/<class>/<image>``, or the same under ``root/train``, ``root/meta``, ``root/test``.
 
     Raises:
-        InputError: no classes, or an unreadable image.
+        InputError: no classes, or folders that may be parts, or an unreadable image.
     """
-    if (root / "train").is_dir():
-        listed = {
-            name: _list_classes(root / name)
-            for name in ("train", "meta", "test")
-            if (root / name).is_dir()
-        }
-    else:
-        listed = {"train": _list_classes(root)}
+    listed = {name: classes_below(folder) for name, folder in parts_of(root).items()}
     everything = [path for files in listed.values() for path, _ in files]
     shape = reading.image_shape or common_shape(everything, skip=reading.skip_unreadable)
+    _warn_of_losses(everything)
 
     def part(name: str) -> Part | None:
         if name not in listed:
@@ -46,27 +45,11 @@ def read_class_folders(root: Path, reading: Reading) -> Source:
             np.asarray([label for _, label in listed[name]]),
             names=tuple(str(path.relative_to(root)) for path in paths),
         )
-        return keep_readable(whole, reading)
+        return _kept(whole, reading)
 
     train, test = part("train"), part("test")
     assert train is not None
     return Source(train, part("meta"), {} if test is None else {"test": test})
-
-
-def image_files(root: Path) -> list[Path]:
-    """The images below a folder, or the file itself, in the order of their paths."""
-    if root.is_file():
-        return [root]
-    found = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES)
-    return sorted(path for path in found if path.is_file())
-
-
-def _list_classes(root: Path) -> list[tuple[Path, str]]:
-    classes = sorted(path for path in root.iterdir() if path.is_dir() and path.name[0] != ".")
-    listed = [(file, folder.name) for folder in classes for file in image_files(folder)]
-    if not listed:
-        raise InputError(f'"{root}" has no images in class folders: expected <class>/<image>')
-    return listed
 
 
 def common_shape(paths: Sequence[Path], *, skip: bool = False) -> tuple[int, int, int]:
@@ -110,7 +93,16 @@ def _each(paths: Sequence[Path], read: Callable[[Path], _T]) -> list[_T | InputE
 
 
 def keep_readable(part: Part, reading: Reading) -> Part:
-    """The part without images that cannot be read, if that is asked for; they are counted."""
+    """The part without images that cannot be read, if that is asked for; they are counted.
+
+    What is lost of the others is said.
+    """
+    if isinstance(part.x, ImageFiles):
+        _warn_of_losses(part.x.paths)
+    return _kept(part, reading)
+
+
+def _kept(part: Part, reading: Reading) -> Part:
     if not reading.skip_unreadable or not isinstance(part.x, ImageFiles):
         return part
     files = part.x
@@ -124,3 +116,35 @@ def keep_readable(part: Part, reading: Reading) -> Part:
     if not len(rows):
         raise InputError(f'none of {len(part)} images can be read, "{files.paths[0]}" the first')
     return part.take(rows)
+
+
+def _warn_of_losses(paths: Sequence[Path]) -> None:
+    """Say it where sixteen bits are hardly used, by a sample, and where pages are left out."""
+    deep = [path for path in paths if path.suffix.lower() in _MAYBE_SIXTEEN]
+    sample = deep[:: -(-len(deep) // _SAMPLE) or 1]
+    found = [
+        (value, path)
+        for value, path in zip(_each(sample, largest_of_sixteen), sample, strict=True)
+        if isinstance(value, int)
+    ]
+    # One dark picture is no sign of another scale.
+    if found and max(found)[0] < _FAR_BELOW:
+        value, path = max(found)
+        msg = (
+            f'"{path}" has 16 bits, its largest value is {value}, and {value // 256 + 1} levels of '
+            "grey are left: scale such images to 0..65535, or save them with 8 bits"
+        )
+        warnings.warn(msg, DataWarning, stacklevel=3)
+    tiffs = [path for path in paths if path.suffix.lower() in (".tif", ".tiff")]
+    several = [
+        (n, path)
+        for n, path in zip(_each(tiffs, pages), tiffs, strict=True)
+        if isinstance(n, int) and n > 1
+    ]
+    if several:
+        n, path = several[0]
+        msg = (
+            f'"{path}" has {n} pages, and of such a file the first alone is read: '
+            "save every page as a file of its own"
+        )
+        warnings.warn(msg, DataWarning, stacklevel=3)

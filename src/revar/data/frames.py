@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -10,14 +12,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revar.errors import InputError
+from revar.data.cells import TRUTH, holds_numbers, neither, to_numbers
+from revar.data.columns import some_of
+from revar.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_TRUTH = {"true": 1, "false": 0}
 _MOST_CATEGORIES = 64
 """Rarer categories of a column share one place, which unseen ones fall into as well."""
+_CLOSE = 1e-4
+"""Numbers whose spread is a smaller share of the largest lose digits in single precision."""
+_TWICE = 'the table has two columns named "{}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +35,15 @@ class Column:
         median: stands in for a missing number; ``None`` for a column of categories.
         categories: of a column of categories, most frequent first.
         indicator: whether a missing number was seen, and so gets a column of its own.
+        offset: is taken off numbers that lie close together and far from zero, such as seconds
+            since 1970: single precision would make one number of them.
     """
 
     name: str
     median: float | None = None
     categories: tuple[str, ...] = ()
     indicator: bool = False
+    offset: float = 0.0
 
     @property
     def width(self) -> int:
@@ -68,17 +77,18 @@ class FrameInputs:
         """
         if frame.shape[1] == 0:
             raise InputError("the table has no columns besides the target")
-        names = [str(name) for name in frame.columns]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f'the table has two columns named "{name}"')
+        counts = Counter(str(name) for name in frame.columns)
+        for name, count in counts.items():
+            if count > 1:
+                raise InputError(_TWICE.format(name))
         return cls(columns=tuple(_fit_column(str(name), frame[name]) for name in frame.columns))
 
     def encode(self, frame: pd.DataFrame) -> Tensor:
         """[n, numbers per row] float32; columns the model does not know are ignored.
 
         Raises:
-            InputError: a column is missing, is text where numbers were, or holds infinity.
+            InputError: a column is missing or there twice, is text where numbers were, or holds
+                infinity.
         """
         if not hasattr(frame, "columns"):
             msg = (
@@ -89,43 +99,22 @@ class FrameInputs:
         given = {str(name): name for name in frame.columns}
         missing = [column.name for column in self.columns if column.name not in given]
         if missing:
-            msg = f'column "{missing[0]}" is missing: the model needs ' + ", ".join(
-                column.name for column in self.columns
-            )
-            raise InputError(msg)
+            msg = f'column "{missing[0]}" is missing: the model needs these'
+            raise InputError(f"{msg} {some_of(column.name for column in self.columns)}")
+        counts = Counter(str(name) for name in frame.columns)
+        for column in self.columns:
+            if counts[column.name] > 1:
+                raise InputError(_TWICE.format(column.name))
         parts = [_encode_column(column, frame[given[column.name]]) for column in self.columns]
         return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
 
 
-def _is_numeric(series: pd.Series) -> bool:
-    import pandas as pd
-
-    return pd.api.types.is_numeric_dtype(series) and not isinstance(
-        series.dtype, pd.CategoricalDtype
-    )
-
-
-def _numbers(name: str, series: pd.Series) -> NDArray[np.float64]:
-    import pandas as pd
-
-    if series.dtype.kind in "mMc":
-        msg = f'column "{name}" has type {series.dtype}: it held numbers in training'
-        raise InputError(msg)
-    if not _is_numeric(series):
-        # What was true or false in training is a number, and text in a file.
-        series = series.map(lambda value: _TRUTH.get(str(value).lower(), value))
-    try:
-        values = pd.to_numeric(series).to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError) as error:
-        msg = f'column "{name}" holds text ({error}): it was numeric when the model was trained'
-        raise InputError(msg) from error
-    if np.isinf(values).any():
-        row = int(np.flatnonzero(np.isinf(values))[0])
-        raise InputError(f'column "{name}" holds infinity, first in row {row}')
-    too_large = np.abs(values) > np.finfo(np.float32).max
-    if too_large.any():
-        raise InputError(f'column "{name}" holds values too large for float32: scale them down')
-    return values
+def too_close(known: NDArray[np.float64]) -> bool:
+    """Whether single precision would round these by a share of their spread that may tell."""
+    if not len(known):
+        return False
+    largest = float(np.abs(known).max())
+    return largest > 0 and 0.0 < float(np.std(known / largest)) < _CLOSE
 
 
 def _text(series: pd.Series) -> list[str | None]:
@@ -139,23 +128,29 @@ def _category(value: object) -> str:
     So are True, "TRUE" and "true": what reads a file makes the first of the others, or does not.
     """
     text = str(value)
-    if text.lower() in _TRUTH:
+    if text.lower() in TRUTH:
         return text.capitalize()
     whole, _, rest = text.partition(".")
     return whole if rest and not rest.strip("0") and whole.lstrip("-").isdigit() else text
 
 
 def _fit_column(name: str, series: pd.Series) -> Column:
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(series):
-        msg = f'column "{name}" holds dates: turn it into numbers, such as days since a start'
-        raise InputError(msg)
-    if _is_numeric(series):
-        values = _numbers(name, series)
+    other = neither(series)
+    if other is not None:
+        raise InputError(f'column "{name}" holds {other[0]}: {other[1]}')
+    if len(series) and series.isna().all():
+        msg = f'column "{name}" is missing in every training row: it tells nothing, leave it out'
+        warnings.warn(msg, DataWarning, stacklevel=2)
+    if holds_numbers(series):
+        values = to_numbers(name, series)
         known = values[~np.isnan(values)]
         median = float(np.median(known)) if len(known) else 0.0
-        return Column(name=name, median=median, indicator=len(known) < len(values))
+        return Column(
+            name=name,
+            median=median,
+            indicator=len(known) < len(values),
+            offset=median if too_close(known) else 0.0,
+        )
     counts: dict[str, int] = {}
     for value in _text(series):
         if value is not None:
@@ -166,9 +161,9 @@ def _fit_column(name: str, series: pd.Series) -> Column:
 
 def _encode_column(column: Column, series: pd.Series) -> NDArray[np.float64]:
     if column.median is not None:
-        values = _numbers(column.name, series)
+        values = to_numbers(column.name, series)
         gaps = np.isnan(values)
-        parts = [np.where(gaps, column.median, values)]
+        parts = [np.where(gaps, column.median, values) - column.offset]
         if column.indicator:
             parts.append(gaps.astype(np.float64))
         return np.stack(parts, axis=1)

@@ -54,10 +54,15 @@ def _open(path: Path, content: bytes | None = None) -> Any:
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
-    return InputError(f'"{path}" cannot be read as an image: {_reason(error)}')
+    return InputError(f'"{path}" cannot be read as an image: {_reason(path, error)}')
 
 
-def _reason(error: Exception) -> str:
+def _reason(path: Path, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError) and path.is_symlink():
+        return f'it is a link to "{path.readlink()}", which is not there'
+    if isinstance(error, OSError) and error.strerror:
+        # Without the number and the name, which was said.
+        return error.strerror
     text = str(error).replace("\n", " ")
     return "it is empty or of an unknown kind" if "cannot identify" in text or not text else text
 
@@ -76,6 +81,44 @@ def header(path: Path) -> tuple[int, int, bool]:
         if _sideways(image):
             width, height = height, width
         return width, height, image.mode in _GREY
+
+
+def largest_of_sixteen(path: Path) -> int | None:
+    """The largest value of an image of sixteen bits; of others nothing.
+
+    Raises:
+        InputError: the file is no image, or damaged.
+    """
+    with _open(path) as image:
+        if not _is_sixteen(image):
+            return None
+        try:
+            return int(np.asarray(image).max())
+        except Exception as error:  # as in decode
+            raise _unreadable(path, error) from error
+
+
+def pages(path: Path) -> int:
+    """How many pictures a TIFF holds; of these the first is read.
+
+    Raises:
+        InputError: the file is no TIFF.
+    """
+    _pillow()
+    from PIL.TiffImagePlugin import TiffImageFile
+
+    try:
+        # Not by `Image.open`, which warns of large ones.
+        with TiffImageFile(path) as image:
+            return int(image.n_frames)
+    except Exception as error:  # as in decode
+        raise _unreadable(path, error) from error
+
+
+def _is_sixteen(image: Any) -> bool:
+    """Whether an image has sixteen bits, in whatever mode this version of Pillow has it."""
+    mode: str = image.mode
+    return mode.startswith("I;16") or (mode == "I" and image.format in _SIXTEEN_AS_I)
 
 
 def _sideways(image: Any) -> bool:
@@ -113,8 +156,7 @@ def decode(path: Path, shape: tuple[int, ...], content: bytes | None = None) -> 
     with _open(path, content) as image:
         try:
             image.load()
-            sixteen = image.mode.startswith("I;16") or image.format in _SIXTEEN_AS_I
-            plain = _eight_bits(_upright(image), path, sixteen=sixteen)
+            plain = _eight_bits(_upright(image), path, sixteen=_is_sixteen(image))
             converted = plain.convert("L" if channels == 1 else "RGB")
             if converted.size != (width, height):
                 bilinear = _pillow().Resampling.BILINEAR

@@ -5,6 +5,7 @@ The description is fitted on the training rows, saved with the run, and refuses 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,13 +13,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from revar.data.frames import FrameInputs
+from revar.data.frames import FrameInputs, too_close
+from revar.data.labels import as_labels
 from revar.data.stored import ImageFiles, Items, Stored, item_input, stack
-from revar.errors import InputError, InputTypeError
+from revar.data.tensors import as_array, as_tensor
+from revar.errors import DataWarning, InputError, InputTypeError
 
 Rows = NDArray[np.int64]
-_WHOLE = "images of whole numbers 0..255: this model was trained on float ones, scale them"
+_WHOLE = (
+    "images of whole numbers 0..255: this model was trained on float ones, whose range only you "
+    "know; give floats of that range, or train it on images of whole numbers"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +66,7 @@ class ArrayInputs:
         return self._encode_block(raw.to_numpy() if is_frame(raw) else raw)
 
     def _encode_block(self, raw: Any) -> Tensor:
-        x = _as_tensor(raw)
+        x = as_tensor(raw)
         if x.ndim == 2 and len(self.shape) == 1 and x.shape[1] != self.shape[0]:
             # scikit-learn's words.
             msg = (
@@ -92,9 +99,31 @@ def fit_inputs(raw: Any, rows: Rows) -> Inputs:
         return FrameInputs.fit(raw.iloc[rows])
     if isinstance(raw, ImageFiles):
         return ArrayInputs(shape=raw.image_shape, dtype="uint8")
-    x = _as_tensor(raw[:1] if isinstance(raw, Items) else raw)
-    image = x.dtype == torch.uint8 and x.ndim == 4
-    return ArrayInputs(shape=tuple(x.shape[1:]), dtype="uint8" if image else "float32")
+    x = as_tensor(raw[:1] if isinstance(raw, Items) else raw)
+    whole = x.dtype == torch.uint8 or ("int" in str(getattr(raw, "dtype", "")) and _are_bytes(x))
+    if x.ndim == 2:
+        _warn_of_close_numbers(raw)
+    return ArrayInputs(
+        shape=tuple(x.shape[1:]), dtype="uint8" if whole and x.ndim == 4 else "float32"
+    )
+
+
+def _are_bytes(x: Tensor) -> bool:
+    return x.numel() > 0 and bool(x.min() >= 0) and bool(x.max() <= 255)
+
+
+def _warn_of_close_numbers(raw: Any) -> None:
+    """Say which column single precision would make one number of; frames have an offset."""
+    array = raw if isinstance(raw, np.ndarray) else np.empty(0)
+    if array.ndim != 2 or array.dtype.itemsize < 8 or array.dtype.kind not in "fiu":
+        return
+    for j, column in enumerate(array.T):
+        if too_close(np.asarray(column, dtype=np.float64)):
+            msg = (
+                f"column {j} of X lies between {column.min():.10g} and {column.max():.10g}, which "
+                "single precision hardly tells apart: take an offset off it, or use a pandas frame"
+            )
+            warnings.warn(msg, DataWarning, stacklevel=2)
 
 
 def is_frame(raw: Any) -> bool:
@@ -106,122 +135,67 @@ def unpack(raw: Any, y: Any = None) -> tuple[Any, Any]:
     """Raw inputs and labels of whatever a user calls a dataset.
 
     A map-style torch dataset gives inputs or (input, label). Its labels are read once, item by
-    item; its inputs stay where they are until they are asked for.
+    item, where none are given; its inputs stay where they are until they are asked for.
 
     Raises:
-        InputError: the dataset is empty.
+        InputError: this is no data, or the dataset is empty.
+    """
+    x = unpack_inputs(raw)
+    if y is None and isinstance(x, Items) and not isinstance(raw, Items):
+        first = raw[0]
+        if isinstance(first, tuple | list) and len(first) >= 2:
+            y = _labels_of(raw, len(x))
+    return x, y
+
+
+def unpack_inputs(raw: Any) -> Any:
+    """The inputs alone: labels that a dataset has are not looked at.
+
+    Raises:
+        InputError: this is no data, or the dataset is empty.
     """
     if type(raw).__module__.startswith("scipy.sparse"):
         raise InputTypeError("X is sparse: sparse input is not supported, use X.toarray()")
-    if not isinstance(raw, torch.utils.data.Dataset):
-        known = isinstance(raw, np.ndarray | Tensor | ImageFiles | Items) or is_frame(raw)
-        return (raw if known else np.asarray(raw)), y
-    n = len(raw)  # type: ignore[arg-type]
+    if isinstance(raw, DataLoader):
+        raise InputTypeError("X is a DataLoader, which has an order of its own: give X.dataset")
+    if isinstance(raw, Dataset):
+        return _items(raw)
+    return raw if isinstance(raw, ImageFiles | Items) or is_frame(raw) else as_array(raw)
+
+
+def _items(dataset: Any) -> Items:
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        msg = (
+            f"X is a dataset without a length ({type(dataset).__name__}), of which no rows can be "
+            "drawn: give one with __len__ and __getitem__, or an array of its items"
+        )
+        raise InputTypeError(msg)
+    n = len(dataset)
     if n == 0:
         raise InputError("the dataset is empty")
-    first = raw[0]
-    labelled = isinstance(first, tuple | list) and len(first) >= 2
-    if labelled and y is None:
-        y = np.asarray([_scalar(raw[i][1]) for i in range(n)])
-    shape = (n, *stack([item_input(first)], [0]).shape[1:])
-    return Items(raw, _same, np.arange(n), shape), y
+    shape = (n, *stack([item_input(dataset[0])], [0]).shape[1:])
+    return Items(dataset, _same, np.arange(n), shape)
+
+
+def _labels_of(dataset: Any, n: int) -> NDArray[Any]:
+    return as_labels([_single(dataset[number][1], number) for number in range(n)])
+
+
+def _single(label: Any, number: int) -> Any:
+    """A label as a plain value."""
+    if isinstance(label, list | tuple):
+        size = len(label)
+        label = label[0] if size == 1 else label
+    else:
+        size = label.numel() if isinstance(label, Tensor) else np.size(label)
+    if size != 1:
+        msg = (
+            f"item {number} has a label of {size} values: one per example is needed, such as the "
+            "argmax of one-hot ones"
+        )
+        raise InputError(msg)
+    return label.item() if hasattr(label, "item") else label
 
 
 def _same(x: Tensor) -> Tensor:
     return x
-
-
-def _scalar(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
-def _as_tensor(raw: Any) -> Tensor:
-    """Rows [n, d] or images [n, channels, h, w]; finite; an array's values are copied, once."""
-    from_torch = isinstance(raw, Tensor)
-    given = raw.detach().cpu() if from_torch else _from_numpy(raw)
-    x = given
-    if x.is_complex():
-        msg = "Complex data not supported: take real and imaginary parts of X as columns"
-        raise InputError(msg)
-    if x.dtype == torch.bool:
-        x = x.to(torch.uint8)
-    if x.ndim == 3:
-        x = x.unsqueeze(1)
-    elif x.ndim == 4:
-        x = x if _channel_axis(tuple(x.shape), prefer_first=from_torch) == 1 else x.movedim(-1, 1)
-    elif x.ndim != 2:
-        msg = (
-            f"X has shape {tuple(x.shape)}: rows are [n, columns], images [n, h, w], "
-            "[n, h, w, channels] or [n, channels, h, w]. Reshape your data"
-        )
-        raise InputError(msg)
-    if x.shape[1:].numel() == 0:
-        msg = f"X has 0 feature(s) (shape={tuple(x.shape)}) while a minimum of 1 is required."
-        raise InputError(msg)
-    if x.dtype != torch.uint8:
-        _refuse_gaps(x)
-        x = x.to(torch.float32)
-        if not torch.isfinite(x).all():
-            raise InputError("X holds values too large for float32: scale them down")
-    dense = x.contiguous()
-    # To move channels or to change the type has made a copy already.
-    copied = dense.untyped_storage().data_ptr() != given.untyped_storage().data_ptr()
-    return dense if from_torch or copied else dense.clone()
-
-
-def _from_numpy(raw: Any) -> Tensor:
-    """The values of an array, in its own memory where torch can read that."""
-    array = np.asarray(raw)
-    if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            odd = _first_odd(array)
-            if isinstance(odd, str):
-                msg = f"X holds {odd!r}: put text columns in a pandas frame"
-                raise InputError(msg) from error
-            msg = f"X holds {odd!r}: every argument must be a string or a number"
-            raise InputTypeError(msg) from error
-    if array.dtype.kind not in "buifc":
-        raise InputError(f"X has type {array.dtype}: put text columns in a pandas frame")
-    if array.dtype.kind == "u" and array.dtype != np.uint8:
-        array = array.astype(np.float64)
-    native = array.dtype.newbyteorder("=")
-    steps = all(step >= 0 and step % array.itemsize == 0 for step in array.strides)
-    readable = array.dtype == native and array.flags.writeable and steps
-    return torch.from_numpy(array if readable else np.array(array, order="C", dtype=native))
-
-
-def _first_odd(array: NDArray[Any]) -> Any:
-    for value in array.flat:
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            return value
-    return array.flat[0]
-
-
-def _refuse_gaps(x: Tensor) -> None:
-    for what, where, way in (
-        ("NaN", torch.isnan, "impute them, or use a pandas frame, where NaN means missing"),
-        ("infinity", torch.isinf, "replace it by a finite value"),
-    ):
-        bad = where(x).flatten(1).any(1)
-        if bad.any():
-            row = int(bad.nonzero()[0, 0])
-            raise InputError(f"X holds {what} in {int(bad.sum())} rows, first in row {row}: {way}")
-
-
-def _channel_axis(shape: tuple[int, ...], *, prefer_first: bool) -> int:
-    """Where the channels of [n, a, b, c] are: 1 or -1.
-
-    An axis of 1, 3 or 4 is the channels where the other is none of these, else the shorter one;
-    a tie goes to the container's custom (NumPy: last, torch: first).
-    """
-    first, last = shape[1], shape[-1]
-    usual = (1, 3, 4)
-    if (first in usual) != (last in usual):
-        return 1 if first in usual else -1
-    if first != last:
-        return 1 if first < last else -1
-    return 1 if prefer_first else -1

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revar.data.inputs import is_frame
+from revar.data.kinds import conversion, is_csv, is_npz
 from revar.data.stored import ImageFiles, Items
 from revar.errors import InputError, unknown
 from revar.library.specs import DatasetSpec
@@ -83,7 +84,12 @@ class Reading:
         image: the column of image paths of a CSV file, relative to it.
         image_shape: (channels, height, width) to read images at, where that is settled.
         skip_unreadable: leave images out that cannot be read, with a warning that counts them.
-        text: columns of a CSV file that are categories, whatever is written in them.
+        text: columns of a CSV file that are text, whatever is written in them; its labels are
+            where the classes of a run are.
+        needed: columns a model reads, which must be there; those not of text hold numbers.
+        numeric_labels: labels are numbers wherever they can be, as those of the run are.
+        strip: blanks after a text of a CSV file are no part of it.
+        leave_out: columns of a CSV file that are no inputs.
     """
 
     target: str | None = None
@@ -92,6 +98,10 @@ class Reading:
     image_shape: tuple[int, ...] | None = None
     skip_unreadable: bool = False
     text: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    numeric_labels: bool = False
+    strip: bool = True
+    leave_out: tuple[str, ...] = ()
 
 
 def load_source(spec: str, reading: Reading | None = None) -> Source:
@@ -120,16 +130,16 @@ def load_source(spec: str, reading: Reading | None = None) -> Source:
         if path.suffix or path.parent != Path():
             raise InputError(f'no data at "{spec}"')
         raise unknown("dataset", spec, [entry.name for entry in DATASETS])
-    if path.suffix == ".npz":
+    if is_npz(path):
         from revar.data.files import read_npz
 
         return read_npz(path)
-    if path.suffix == ".csv":
+    if is_csv(path):
         from revar.data.files import read_csv
 
         return read_csv(path, how)
     msg = f'"{spec}" is none of: a registered name, a folder of class folders, .npz, .csv'
-    raise InputError(msg)
+    raise InputError(f"{msg}{conversion(spec)}")
 
 
 def _registered(entry: Entry, reading: Reading, part: str) -> Source:
@@ -170,21 +180,29 @@ def load_inputs(spec: str, reading: Reading) -> Part:
     if registered or not path.exists():
         part = evaluation_part(load_source(spec))
         return Part(part.x, names=part.names)
-    if path.suffix == ".npz":
+    if is_npz(path):
         from revar.data.arrays import read_arrays
 
         arrays = read_arrays(path)
         if "x" not in arrays:
             raise InputError(f'"{spec}" has no array "x" (it has {", ".join(arrays) or "nothing"})')
         return Part(arrays["x"])
-    if path.suffix == ".csv":
+    if is_csv(path):
         from revar.data.files import image_column, read_frame
+        from revar.data.spelling import check_features
 
-        frame = read_frame(path, reading.text)
-        return Part(frame) if reading.image is None else image_column(path, frame, reading)
+        as_written = (*reading.text, *([reading.image] if reading.image is not None else []))
+        frame = read_frame(path, as_written, strip=reading.strip)
+        if reading.image is not None:
+            return image_column(path, frame, reading)
+        if reading.needed:
+            check_features(path, frame, reading)
+        return Part(frame)
     if reading.image_shape is None:
-        raise InputError(f'"{spec}" is no table: this model reads .csv or .npz files')
-    from revar.data.folders import image_files, keep_readable
+        msg = f'"{spec}" is no table: this model reads .csv or .npz files'
+        raise InputError(f"{msg}{conversion(spec)}")
+    from revar.data.folders import keep_readable
+    from revar.data.listing import image_files
 
     files = image_files(path)
     if not files:

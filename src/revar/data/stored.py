@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revar.data.images import decode
-from revar.errors import InputError
+from revar.errors import InputError, InputTypeError
 from revar.nets.normalise import image_moments
 
 Loader = Literal["auto", "resident", "stream"]
@@ -143,9 +143,9 @@ def stack(items: Sequence[Any], numbers: Sequence[int]) -> Tensor:
         numbers: of the items in their dataset.
 
     Raises:
-        InputError: they differ.
+        InputError: they differ, or are no numbers.
     """
-    tensors = [i if isinstance(i, Tensor) else torch.from_numpy(np.array(i)) for i in items]
+    tensors = [_values(item, number) for item, number in zip(items, numbers, strict=True)]
     first = tensors[0].shape
     for number, tensor in zip(numbers, tensors, strict=True):
         if tensor.shape != first:
@@ -155,6 +155,20 @@ def stack(items: Sequence[Any], numbers: Sequence[int]) -> Tensor:
             )
             raise InputError(msg)
     return torch.stack(tensors)
+
+
+def _values(item: Any, number: int) -> Tensor:
+    if isinstance(item, Tensor):
+        return item
+    try:
+        return torch.from_numpy(np.array(item))
+    except (TypeError, ValueError, RuntimeError) as error:
+        name = "None" if item is None else f"a {type(item).__name__}"
+        msg = (
+            f"item {number} is {name}, or begins with one: a dataset gives inputs of numbers, or "
+            "(input, label)"
+        )
+        raise InputTypeError(msg) from error
 
 
 def take(x: Stored, rows: NDArray[np.int64]) -> Stored:

@@ -18,7 +18,7 @@ from revar import __version__, fields
 from revar.data.frames import FrameInputs
 from revar.errors import InputError
 from revar.export import files
-from revar.export.frames import describe
+from revar.export.frames import describe, precision
 from revar.export.graph import DecisionGraph
 from revar.export.plan import Plan, plan
 from revar.functional import mode
@@ -113,7 +113,8 @@ def _example(model: Model) -> Tensor:
         numbers = torch.tensor([column.median is not None for column in inputs.columns])
         # Gaps are allowed in numbers alone.
         x[0] = torch.where(numbers, torch.nan, x[0])
-        return x
+        offsets = torch.tensor([column.offset for column in inputs.columns], dtype=torch.float64)
+        return (x.double() + offsets).to(precision(inputs))
     normalise = model.networks.normalise
     noise = torch.randn(5, *inputs.shape, generator=generator)
     x = noise * normalise.deviation.cpu() + normalise.mean.cpu()

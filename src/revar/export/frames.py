@@ -32,10 +32,21 @@ class FrameEncoder(nn.Module):
                 parts += [one_hot, 1.0 - one_hot.sum(1, keepdim=True)]
                 continue
             gap = torch.isnan(values)
-            parts.append(torch.where(gap, column.median, values))
+            # As tensors: a plain number goes into an ONNX graph in single precision.
+            median, offset = (
+                torch.tensor(value, dtype=x.dtype, device=x.device)
+                for value in (column.median, column.offset)
+            )
+            parts.append(torch.where(gap, median, values) - offset)
             if column.indicator:
                 parts.append(gap.to(x.dtype))
-        return torch.cat(parts, 1)
+        return torch.cat(parts, 1).to(torch.float32)
+
+
+def precision(inputs: FrameInputs) -> torch.dtype:
+    """Of the tensor: double where a column has numbers that single precision cannot tell apart."""
+    far = any(column.offset != 0.0 for column in inputs.columns)
+    return torch.float64 if far else torch.float32
 
 
 def describe(inputs: FrameInputs) -> list[dict[str, Any]]:

@@ -28,7 +28,8 @@ class DecisionGraph(nn.Module):
 
     def __init__(self, model: Model, plan: Plan) -> None:
         super().__init__()
-        networks = copy.deepcopy(model.networks).cpu()
+        # Frozen: what comes out of the file is for reading, and needs no gradient.
+        networks = copy.deepcopy(model.networks).cpu().requires_grad_(False)
         networks.memory = None
         self.networks = networks
         self.encoder: nn.Module = nn.Identity()

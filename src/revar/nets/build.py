@@ -59,6 +59,9 @@ class Backbone:
             msg = f'pretrained=timm needs a timm backbone, and "{name}" is none: give a file'
             raise InputError(msg)
         if self.module is not None:
+            if not any(True for _ in self.module.parameters()):
+                kind = type(self.module).__name__
+                raise InputError(f"backbone {kind} has no parameters: there is nothing to train")
             # Not zeros: two different networks may agree on those.
             example = torch.randn(2, *input_shape, generator=torch.Generator().manual_seed(0))
             return from_module(self.module, example, n_outputs, self.dropout)

@@ -8,10 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import UninitializedBuffer
 
 from revar.errors import InputError, unknown
 from revar.functional import mode
 from revar.nets.base import Classifier, Dropout, SplitClassifier
+from revar.randomness import preserved
 from revar.stochastic import placement
 
 
@@ -141,6 +144,8 @@ def _classifier_of(
       be taken off without changing what it computes, that layer becomes the head.
     * A module that returns any other width is a trunk; a linear head is added.
 
+    A module whose outputs for a row depend on the other rows, or on chance, is refused.
+
     Dropout before the head is added only to a module that draws no random numbers of its own.
 
     Args:
@@ -149,20 +154,18 @@ def _classifier_of(
         n_outputs: C.
         dropout: used where the module has none.
     """
-    net = copy.deepcopy(module).to(example.device)
+    name = type(module).__name__
+    net = _copy(module).to(example.device)
     try:
         with mode(net, dropout=False, statistics=True), torch.no_grad():
-            output = net(example)
+            output = net(example.clone())
     except Exception as error:
-        msg = (
-            f"backbone {type(module).__name__} fails on inputs of shape {tuple(example.shape)}: "
-            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        )
+        msg = f"backbone {name} fails on inputs of shape {tuple(example.shape)}: {_line(error)}"
         raise InputError(msg) from error
     if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != len(example):
         shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        msg = f"backbone {type(module).__name__} returns {shape}: it must return [n, width]"
-        raise InputError(msg)
+        raise InputError(f"backbone {name} returns {shape}: it must return [n, width]")
+    _check_rows(net, name, example, output)
     width = output.shape[1]
     own_dropout = placement(net, example) != "none"
     halves = hasattr(net, "forward_features") and hasattr(net, "forward_head")
@@ -172,6 +175,72 @@ def _classifier_of(
         return SplitClassifier(net, width, n_outputs, 0.0 if own_dropout else dropout.rate)
     split = _take_off_head(net, example, 0.0 if own_dropout else dropout.rate)
     return OpaqueClassifier(net, n_outputs) if split is None else split
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    """A copy of a module, of which torch has one that can be trained.
+
+    Raises:
+        InputError: it has none.
+    """
+    name = type(module).__name__
+    if isinstance(module, torch.jit.ScriptModule):
+        msg = f"backbone {name} is compiled by torch.jit: give the nn.Module that it was made of"
+        raise InputError(msg)
+    if any(isinstance(buffer, UninitializedBuffer) for buffer in module.buffers()):
+        msg = (
+            f"backbone {name} has lazy layers whose buffers have no shape yet, which torch cannot "
+            "copy: run it on a batch first, or use layers of a known width"
+        )
+        raise InputError(msg)
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise InputError(f"backbone {name} cannot be copied: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+_APART = 0.01
+"""Of the largest output: how far apart outputs may be that kernels of other sizes round."""
+
+
+def _check_rows(net: nn.Module, name: str, example: Tensor, together: Tensor) -> None:
+    """Refuse a module whose outputs for a row are others where it comes alone.
+
+    Raises:
+        InputError: it mixes rows, or draws random numbers where dropout is off.
+    """
+    if not together.numel():
+        raise InputError(f"backbone {name} returns {tuple(together.shape)}, which holds nothing")
+    mixes = (
+        f"backbone {name} gives a row other outputs where other rows come with it, also in "
+        "evaluation mode: a score must depend on its own input alone (batch norm needs "
+        "track_running_stats=True)"
+    )
+
+    def alike(*parts: Tensor) -> bool:
+        # Copies: some layers write into their input.
+        outputs = torch.cat([net(part.clone()) for part in parts])
+        return not bool((outputs - together).abs().max() > _APART * together.abs().max())
+
+    off = mode(net, dropout=False, statistics=True)
+    with preserved(example.device), off, torch.no_grad():
+        try:
+            if len(example) == 1 or alike(*example.split(1)):
+                return
+        except Exception as error:
+            if any(isinstance(m, _BatchNorm) and m.running_mean is None for m in net.modules()):
+                raise InputError(mixes) from error
+            raise InputError(f"backbone {name} fails on one row alone: {_line(error)}") from error
+        if not alike(example):
+            mixes = (
+                f"backbone {name} gives other outputs each time, also in evaluation mode: let it "
+                "draw random numbers in training mode only"
+            )
+    raise InputError(mixes)
 
 
 def _take_off_head(net: nn.Module, example: Tensor, rate: float) -> SplitClassifier | None:

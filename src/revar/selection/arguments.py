@@ -48,7 +48,7 @@ def number(value: Any, name: str) -> float:
     Raises:
         InputError: naming the argument.
     """
-    if not isinstance(value, Real) or isinstance(value, bool):
+    if not isinstance(value, Real):
         raise InputError(f"{name} is {value!r}, it must be a number")
     return float(value)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from revar.serving.refusals import Refused
 
 ABSTAIN = "abstain"
 Rule = Literal["threshold", "answer everything", "abstain always"]
-_IDENTITY = ("recipe.json", "model.json", "scores.json", "weights.safetensors")
+_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,8 @@ class Decider:
     Attributes:
         model: the run's.
         name: of the run.
-        identity: equal for equal weights, recipe and scores; another threshold leaves it.
+        identity: the first digits of `Model.digest`, which an export says in full; another
+            threshold leaves it.
         score: that says when to abstain.
         rule: how a decision is made.
     """
@@ -88,10 +88,7 @@ class Decider:
         """
         folder = RunFolder(run)
         model = folder.load(device=choose(device))
-        digest = hashlib.sha256()
-        for name in _IDENTITY:
-            digest.update(hashlib.sha256(folder.store.read(name)).digest())
-        decider = cls(model, name=run.resolve().name, identity=digest.hexdigest()[:16])
+        decider = cls(model, name=run.resolve().name, identity=model.digest[:_DIGITS])
         # The first pass loads and allocates; no client should wait for that.
         decider.decide(torch.zeros(1, *model.inputs.shape))
         return decider
