@@ -2,10 +2,12 @@
 
     revar paper all --scale small --out tables
     python benchmarks/publish_tables.py tables --commit $(git rev-parse --short HEAD)
+    python benchmarks/publish_tables.py --again
 
 Every folder gets the CSV, the Markdown and, where columns are coverages, the picture of its grids,
 and a provenance.json gathered from the runs behind them. Tables of which more than a third of the
-places have fewer than two seeds, where more than one was asked for, are left out and named.
+places have fewer than two seeds, where more than one was asked for, are left out and named. With
+``--again`` the Markdown and the page are written anew from the CSV, as when a legend changes.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ import argparse
 import csv
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from revar.commands.tables import paper_table
-from revar.report.tables import write_table
+from revar.report.tables import markdown, write_table
 from revar.tables.catalogue import TABLES
 from revar.tables.places import scale_of
 from revar.tables.questions import Answer, Grid
@@ -31,14 +34,22 @@ _MARK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", flags=re.DOTALL
 def main() -> None:
     """Copy and fill."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="the --out of revar paper")
-    parser.add_argument("--commit", required=True, help="the code that trained the runs")
+    parser.add_argument("folder", type=Path, nargs="?", help="the --out of revar paper")
+    parser.add_argument("--commit", help="the code that trained the runs")
+    parser.add_argument("--again", action="store_true", help="from what is published")
     parser.add_argument("--scale", default="small")
     parser.add_argument("--seeds", type=int, help="what revar paper was asked for")
     parser.add_argument("--tables", nargs="+", help="only these; what others say stays")
     parser.add_argument("--note", default="", help="anything else one should know")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     options = parser.parse_args()
+    if options.again:
+        for path, text in published_again(options.results):
+            path.write_text(text, encoding="utf-8")
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), options.results), encoding="utf-8")
+        return
+    if options.folder is None or options.commit is None:
+        parser.error("a folder and --commit are needed")
     scale = scale_of(options.scale, options.seeds)
     for table in TABLES:
         if options.tables is not None and table.name not in options.tables:
@@ -67,6 +78,24 @@ def main() -> None:
         print(f"{table.name}: {made['runs']} runs, {len(short)} places lack some")
     if PAGE.exists():
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), options.results), encoding="utf-8")
+
+
+def published_again(results: Path) -> Iterator[tuple[Path, str]]:
+    """Every published table as Markdown, with its path, from the CSV beside it."""
+    for table in TABLES:
+        for grid in table.grids(scale_of("small")):
+            stem = results / table.name / grid.name.replace("/", "-")
+            rows = _rows(stem.with_suffix(".csv"))
+            if rows:
+                found = {(row["row"], row["column"]): _as_published(row) for row in rows}
+                text = markdown(grid, found, paper_table(grid.name), grid.stands_for)
+                yield stem.with_suffix(".md"), text
+
+
+def _as_published(row: dict[str, str]) -> Answer:
+    values = dict(enumerate(map(float, row["values"].split())))
+    digests = {seed: tuple(name.split("+")) for seed, name in enumerate(row["cells"].split())}
+    return Answer(values, digests, row["reason"] or None, incomplete=not values)
 
 
 def _answers(grid: Grid, stem: Path) -> dict[tuple[str, str], Answer]:

@@ -133,9 +133,8 @@ def test_each_figure_is_the_metric_of_that_score(seed: int) -> None:
         for risk in RISKS:
             expected = metrics.coverage_at_risk(values, right, risk)
             assert figures["coverage_at_risk"][str(risk)] == expected
-        curve = metrics.selective_ece(
-            values, predictions.probabilities, predictions.labels, coverages=COVERAGES
-        )
+        _, given = scores.answers(predictions, name, fitted)
+        curve = metrics.selective_ece(values, given, predictions.labels, coverages=COVERAGES)
         assert list(figures["selective_ece"].values()) == curve.tolist()
     for coverage in COVERAGES:
         values = scores.uncertainty(predictions, "fused", fitted)
@@ -158,6 +157,23 @@ def test_mcd_is_graded_by_its_own_predictions() -> None:
     for name, figures in result["scores"].items():
         full_coverage = figures["accuracy_at_coverage"]["1.0"]
         assert full_coverage == (by_mean if name == "mcd" else plain)
+
+
+def test_all_figures_of_mcd_are_of_the_mean_of_passes() -> None:
+    """As if these means, kept in four bytes a number, were what the network said at once."""
+    predictions = full()
+    assert predictions.dropout_mean is not None
+    mean = predictions.dropout_mean.astype(np.float64)
+    short = replace(predictions, dropout_mean=mean.astype(np.float32))
+    alone = replace(predictions, logits=np.log(mean))
+    fitted = Fitted(default_score="mcd", own="softmax")
+    found = evaluate(short, fitted)["scores"]["mcd"]
+    wanted = evaluate(alone, fitted)["scores"]["mcd"]
+    mixed = evaluate(short, Fitted(default_score="dropout_entropy"))["scores"]["dropout_entropy"]
+    for table in (*TABLES, "auc_at_coverage"):
+        assert found[table] == pytest.approx(wanted[table], abs=1e-6)
+        if table != "coverage_at_risk":
+            assert found[table] != pytest.approx(mixed[table], abs=1e-3)
 
 
 def test_the_order_of_rows_does_not_matter() -> None:

@@ -189,3 +189,40 @@ def test_what_the_paper_prints_in_two_ways_has_a_note(
     assert second.values["revar", other[1]].mean == means[1]
     assert any(other[0] in note and str(means[0]) in note for note in first.notes)
     assert any("main" in note and str(means[0]) in note for note in second.notes)
+
+
+def test_the_notes_on_a_wider_net_name_all_that_the_text_does_not_hold_for() -> None:
+    """Gains over the tables of the net it replaces, as the notes have them."""
+
+    def gains(grid: str, other: str, sign: int) -> dict[tuple[str, str], float]:
+        before = published(other).values
+        return {
+            place: round(sign * (value.mean - before[place].mean), 2)
+            for place, value in published(grid).values.items()
+        }
+
+    found = gains("wrn", "dr-coverage", 1)
+    beyond = {place: gain for place, gain in found.items() if gain < -0.3 or gain > 0.5}
+    assert beyond == {
+        ("sat", "eyepacs@0.4"): -0.7, ("sat", "eyepacs@0.5"): -0.6,
+        ("selectivenet", "aptos@0.8"): 0.6, ("selectivenet", "aptos@1.0"): 0.6,
+    }  # fmt: skip
+    assert sum(0 < gain <= 0.2 for gain in found.values()) == 7
+    note = published("wrn").notes[0]
+    for words in ("0.7 at 0.4", "0.6 at 0.5", "by 0.6 at 0.8 and at 1.0", "seven others"):
+        assert words in note
+    errors = gains("wrn/error", "imagenet100-coverage", -1)
+    (note,) = [note for note in published("wrn/error").notes if "errors" in note]
+    for coverage, words in (("0.6", "0.06 to 0.13"), ("0.7", "0.19 to 0.30")):
+        those = [gain for (_, column), gain in errors.items() if column.endswith(coverage)]
+        assert f"{min(those):.2f} to {max(those):.2f}" == words
+        assert words in note
+    rest = {place for place, gain in errors.items() if not 0.3 <= gain <= 0.8}
+    for row, at, words in (
+        ("selectivenet", "0.8", "0.18"), ("selectivenet", "1.0", "0.81"), ("sat", "0.9", "0.26"),
+    ):  # fmt: skip
+        place = (row, f"imagenet-100@{at}")
+        assert f"{errors[place]:.2f}" == words
+        assert words in note
+        rest.remove(place)
+    assert {column.partition("@")[2] for _, column in rest} == {"0.6", "0.7"}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from revar import metrics
 from revar.errors import UndefinedMetricWarning
 from revar.predictions import Predictions
-from revar.scores import available, correct, uncertainty
+from revar.scores import answers_by_score, available, correct, uncertainty
 from revar.scores.learned import Fitted
 
 COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -42,18 +42,20 @@ def evaluate(predictions: Predictions, fitted: Fitted) -> dict[str, Any]:
     figures["nll"] = -float(predictions.log_probabilities[np.arange(len(labels)), labels].mean())
     figures["default_score"], figures["own_score"] = fitted.default_score, fitted.own
     figures["scores"] = {}
-    for name in available(predictions, fitted):
-        if name == "own":
-            continue
+    names = [name for name in available(predictions, fitted) if name != "own"]
+    answered = answers_by_score(predictions, names, fitted)
+    for name in names:
         values, right = uncertainty(predictions, name, fitted), correct(predictions, name, fitted)
         found = _of_score(values, right)
-        curve = metrics.selective_ece(values, probabilities, labels, coverages=COVERAGES)
+        # Of the answers whose errors the score is judged by.
+        _, given = answered[name]
+        curve = metrics.selective_ece(values, given, labels, coverages=COVERAGES)
         found["selective_ece"] = dict(zip(map(str, COVERAGES), curve.tolist(), strict=True))
         if name == fitted.default_score:
             aucs: dict[str, Any] = {}
             found["auc_at_coverage"] = aucs
             for c in COVERAGES:
-                compute = partial(metrics.auc_at_coverage, values, probabilities, labels, c)
+                compute = partial(metrics.auc_at_coverage, values, given, labels, c)
                 _put(aucs, str(c), compute)
         if name == "uscore":
             for kind in ("pearson", "spearman"):

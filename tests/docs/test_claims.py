@@ -12,6 +12,7 @@ from scipy.stats import t as student
 
 from revar import ReVaR
 from revar.studies.controlled import ENTRANTS
+from support.results import tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,23 +24,6 @@ def test_nothing_published_names_a_path_of_the_machine_that_made_it() -> None:
     assert len(files) > 50
     named = [str(path.relative_to(ROOT)) for path in files if place.search(path.read_text("utf-8"))]
     assert named == []
-
-
-def tables(folder: str) -> list[dict[str, dict[str, float]]]:
-    """Rows of each table of a folder of results: method, then column, then its mean."""
-    text = (ROOT / "results" / folder / "table.md").read_text(encoding="utf-8")
-    found: list[dict[str, dict[str, float]]] = []
-    columns: list[str] = []
-    for line in text.splitlines():
-        cells = [cell.strip().replace("*", "") for cell in line.strip("|").split("|")]
-        if line.startswith("| method"):
-            columns = cells
-            found.append({})
-        elif line.startswith("|") and not line.startswith("|---"):
-            row = dict(zip(columns, cells, strict=True))
-            numbers = {k: float(v.split()[0]) for k, v in row.items() if re.match(r"-?\d", v)}
-            found[-1][row["method"]] = numbers
-    return found
 
 
 def test_the_gain_of_own_scores_over_softmax() -> None:

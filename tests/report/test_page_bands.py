@@ -50,7 +50,8 @@ def test_bands_surround_the_curves_and_shrink_with_more_examples() -> None:
         labels = np.array([generator.choice(3, p=p) for p in probabilities])
         values = 1.0 - probabilities.max(axis=1)
         right = probabilities.argmax(axis=1) == labels
-        found = bands.bands({"softmax": values}, {"softmax": right}, probabilities, labels)
+        given = {"softmax": probabilities.max(axis=1)}
+        found = bands.bands({"softmax": values}, {"softmax": right}, given, probabilities, labels)
         low, high = found["risk"]["softmax"]
         curve = [1 - metrics.accuracy_at_coverage(values, right, c) for c in bands.RISK_GRID]
         assert ((low <= curve) & (curve <= high)).mean() > 0.9
@@ -67,7 +68,8 @@ def test_bands_surround_the_curves_and_shrink_with_more_examples() -> None:
 def test_the_same_bands_every_time() -> None:
     values, probabilities, labels = problem(0, ties=False)
     right = probabilities.argmax(axis=1) == labels
+    given = {"s": probabilities.max(axis=1)}
     first, second = (
-        bands.bands({"s": values}, {"s": right}, probabilities, labels) for _ in range(2)
+        bands.bands({"s": values}, {"s": right}, given, probabilities, labels) for _ in range(2)
     )
     np.testing.assert_array_equal(first["ece"]["s"], second["ece"]["s"])

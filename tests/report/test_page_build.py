@@ -23,7 +23,8 @@ from revar.evaluation import evaluate
 from revar.predictions import Predictions
 from revar.report.page import PageRun, bands, build_page
 from revar.report.page.coding import kept_at_risks, kept_at_steps, order_of_rejection
-from revar.report.page.picks import picks, suspects
+from revar.report.page.panels import set_panel
+from revar.report.page.picks import examples, picks, suspects
 from revar.report.page.pictures import png
 from revar.scores import uncertainty
 from support.reports import FITTED, drawn, page_run
@@ -179,6 +180,31 @@ def test_picks_are_what_they_say() -> None:
     border, other = np.quantile(values, 0.8), np.quantile(softmax, 0.8)
     assert all(values[row] >= border and softmax[row] <= other for row in first.rows)
     assert all(values[row] <= border and softmax[row] >= other for row in second.rows)
+
+
+def test_what_is_shown_of_mcd_goes_with_its_answers() -> None:
+    """Its calibration error, its band, and the answers beside its most confident mistakes."""
+    predictions = drawn()
+    assert predictions.dropout_mean is not None
+    mean, labels = predictions.dropout_mean, predictions.labels
+    assert labels is not None
+    by_mean = replace(FITTED, default_score="mcd")
+    run = replace(page_run(), fitted=by_mean)
+    panel = set_panel(run, run.tests["test"])["scores"]
+    values = uncertainty(predictions, "mcd", by_mean)
+    for name, probabilities in (("mcd", mean), ("dropout_entropy", predictions.probabilities)):
+        wanted = metrics.selective_ece(
+            values, probabilities, labels, coverages=bands.ECE_GRID.tolist()
+        )
+        assert panel[name]["ece"] == pytest.approx(wanted, abs=1e-6)
+        low, high = np.array(panel[name]["ece_band"])
+        assert low[-1] < wanted[-1] < high[-1]
+    assert panel["mcd"]["ece_band"] != panel["dropout_entropy"]["ece_band"]
+    mistakes = picks(predictions, by_mean)[1]
+    shown = examples(mistakes.rows, predictions, by_mean, mistakes.scores)
+    assert [one["predicted"] for one in shown] == mean[list(mistakes.rows)].argmax(1).tolist()
+    assert all(one["predicted"] != one["label"] for one in shown)
+    assert shown[0]["confidence"] == pytest.approx(mean[mistakes.rows[0]].max())
 
 
 def test_suspects_have_the_least_weight_or_the_highest_u_score() -> None:

@@ -217,6 +217,14 @@ def test_mcd_scores_like_dropout_entropy_and_predicts_by_the_mean_of_passes() ->
     assert found.tolist() == [[0.4, 0.6], [0.7, 0.3]]
     for name in ("softmax", "dropout_entropy"):
         assert scores.answers(predictions, name, PLAIN)[0].tolist() == [0, 0]
+    several = scores.answers_by_score(predictions, ("softmax", "mcd"), PLAIN)
+    for name, pair in several.items():
+        for one, other in zip(pair, scores.answers(predictions, name, PLAIN), strict=True):
+            np.testing.assert_array_equal(one, other)
+    # Kept in four bytes a number, the means sum to one all the same.
+    short = replace(predictions, dropout_mean=np.array([[0.4, 0.6], [0.7, 0.3]], dtype=np.float32))
+    _, found = scores.answers(short, "mcd", PLAIN)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-15)
     own = replace(PLAIN, own="mcd")
     assert scores.answers(predictions, "own", own)[0].tolist() == [1, 0]
     assert (own.named(None), own.named("own"), own.named("uscore")) == ("softmax", "mcd", "uscore")

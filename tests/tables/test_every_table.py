@@ -5,17 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from matplotlib.image import imread
-from scipy.stats import t as student
 
 from revar.cli import run
 from revar.commands.tables import run_tables
-from revar.metrics import holm
 from revar.published import TABLES as PUBLISHED
 from revar.published import published
 from revar.registry import DATASETS
@@ -277,26 +273,6 @@ def test_one_seed_tells_nothing() -> None:
     answers = {(row, "x"): Answer({0: value}) for row, value in (("a", 0.9), ("b", 0.1))}
     assert report.best_and_close(_grid(), answers, "x") == ("a", {"b"})
     assert math.isnan(answers["a", "x"].spread)
-
-
-def test_chances_are_those_of_an_analysis_of_variance() -> None:
-    rng = np.random.default_rng(0)
-    table = rng.normal(size=(4, 3)) + np.array([[0.0], [0.0], [1.0], [4.0]])
-    answers = {(row, "x"): Answer(dict(enumerate(table[k]))) for k, row in enumerate("abcd")}
-    grid = replace(_grid(), rows=tuple("abcd"))
-    # The oracle: least squares on dummies of rows and seeds.
-    design = np.array(
-        [np.r_[np.eye(4)[k], np.eye(3)[s][1:]] for k in range(4) for s in range(3)], dtype=float
-    )
-    fitted, rest, *_ = np.linalg.lstsq(design, table.ravel(), rcond=None)
-    error = np.sqrt(rest[0] / (12 - 6) * 2 / 3)
-    best = int(table.mean(1).argmax())
-    assert "abcd"[best] == "d"
-    wanted_chances = 2 * student.sf(np.abs(fitted[:4] - fitted[best])[:3] / error, 6)
-    ours = report._chances({row: dict(enumerate(table[k])) for k, row in enumerate("abcd")}, "d")
-    np.testing.assert_allclose([ours[row] for row in "abc"], wanted_chances)
-    close = {r for r, c in zip("abc", holm(wanted_chances), strict=True) if c >= 0.05}
-    assert report.best_and_close(grid, answers, "x") == ("d", close)
 
 
 def test_a_row_that_lacks_a_seed_is_not_told_from_the_best() -> None:

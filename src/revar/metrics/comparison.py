@@ -15,6 +15,7 @@ import numpy as np
 
 from revar.errors import UndefinedMetricWarning
 from revar.metrics.arrays import as_array, selective_arguments
+from revar.metrics.few_seeds import for_few_seeds, moved_by_seeds
 from revar.metrics.ranking import Floats, Ranking
 from revar.metrics.resampling import SortedScore, cluster_numbers, draw_counts, sort_score
 from revar.metrics.selective import (
@@ -50,7 +51,8 @@ _MOST_UNDEFINED = 0.05
 class Compared:
     """One method in a comparison.
 
-    What is taken from resamples is NaN where the figure is undefined in over 5 % of them.
+    What is taken from resamples is NaN where the figure is undefined in over 5 % of them. Intervals
+    and p-values allow for the number of seeds (`revar.metrics.few_seeds`).
 
     Attributes:
         name: of the method.
@@ -135,8 +137,8 @@ def compare(
         confidence: of the intervals.
         seed: of the bootstrap.
 
-    Where a figure is undefined in some resamples (no errors in them, or nothing right), an
-    `UndefinedMetricWarning` counts them and the others are used; see `Compared`.
+    Where a figure is undefined in some resamples (in them a seed has no errors, or nothing right),
+    an `UndefinedMetricWarning` counts them and the others are used; see `Compared`.
 
     Raises:
         ValueError: other shapes for different methods, an unknown name, NaN, or a single example
@@ -168,17 +170,14 @@ def compare(
         return np.stack([[compute(s.drawn(counts)) for s in scores[name]] for name in names])
 
     point = values_of(np.ones((1, n), dtype=np.int32))[:, :, 0]
-    drawn = np.empty((n_resamples, len(names)))
     generator = np.random.default_rng(seed)
     # Seeds first and for all resamples: so the size of the blocks changes no draw.
-    chosen = draw_counts(None, n_seeds, n_resamples, generator) / n_seeds
+    drawn = moved_by_seeds(draw_counts(None, n_seeds, n_resamples, generator), point)
     block = max(1, _CELLS // n)
     for first in range(0, n_resamples, block):
-        share = chosen[first : first + block].T
-        values = values_of(draw_counts(numbers, n, share.shape[1], generator))
-        # A seed that was not drawn does no harm where it is undefined.
-        mean = np.where(share > 0, values * share, 0.0).sum(axis=1)
-        drawn[first : first + block] = mean.T
+        rows = min(block, n_resamples - first)
+        values = values_of(draw_counts(numbers, n, rows, generator))
+        drawn[first : first + rows] += values.mean(axis=1).T
     _warn_undefined(names, drawn, figure)
     return _summary(
         names, reference, point, drawn, figure=figure, confidence=confidence,
@@ -231,8 +230,8 @@ def _summary(
     sign = 1.0 if more_is_better else -1.0
     at = names.index(reference)
     means = point.mean(axis=1)
-    differences = sign * (drawn - drawn[:, at : at + 1])
-    low, high = _intervals(drawn, confidence)
+    differences = sign * for_few_seeds(drawn - drawn[:, at : at + 1], point - point[at])
+    low, high = _intervals(for_few_seeds(drawn, point), confidence)
     d_low, d_high = _intervals(differences, confidence)
     p_values = _p_values(differences)
     p_values[at] = 1.0

@@ -13,17 +13,17 @@ import numpy as np
 
 from revar.published import PublishedTable
 from revar.report.plots import new_figure
+from revar.report.telling import told_from
 
 if TYPE_CHECKING:
     from revar.report.folded import Folded
 
-SIGNIFICANCE = 0.05
 NOT_RUN = "not trained yet"
 """The reason of a place whose runs nobody has trained."""
 LEGEND = (
-    "mean ± standard deviation over seeds; best in bold; ~ not told from the best (t-test paired "
-    "by seed, variance pooled over the rows, Holm, 5 %); in brackets the paper's number, on its "
-    "own data"
+    "mean ± standard deviation over seeds; best in bold; ~ not told from the best (Tukey's range "
+    "test and the row's own t-test paired by seed must both tell it, at 5 %); in brackets the "
+    "paper's number, on its own data"
 )
 
 
@@ -110,51 +110,14 @@ def standing_in(stand_ins: Mapping[str, str]) -> str:
 
 
 def best_and_close(asked: Asked, answers: Answers, column: str) -> tuple[str | None, set[str]]:
-    """The best row of a column, and rows that cannot be told from it.
-
-    Two-sided t-tests against the best, paired by seed, corrected for the number of rows by Holm's
-    procedure. The variance is that of an analysis of variance with rows and seeds: what is left
-    when the mean of every row and of every seed is taken off, ``(R - 1)(S - 1)`` degrees of
-    freedom. With three seeds a test on its own differences alone has two, and could tell nothing.
-    With one seed nothing can be told, and nothing of a row that lacks a seed.
-    """
-    from revar.metrics import holm
-
+    """The best row of a column, and rows that cannot be told from it (`told_from`)."""
     rows = [r for r in asked.rows if (r, column) in answers and answers[r, column].values]
     if asked.higher is None or len(rows) < 2:
         return None, set()
     sign = 1 if asked.higher else -1
     best = max(rows, key=lambda row: sign * answers[row, column].mean)
-    others = [row for row in rows if row != best]
-    chances = _chances({row: answers[row, column].values for row in rows}, best)
-    corrected = holm(np.array([chances[row] for row in others]))
-    close = {
-        row for row, chance in zip(others, corrected, strict=True) if not chance < SIGNIFICANCE
-    }
-    return best, close
-
-
-def _chances(values: Mapping[str, Mapping[int, float]], best: str) -> dict[str, float]:
-    """Of a difference from the best as large by accident; 1 where it cannot be said."""
-    from scipy.stats import t as student
-
-    seeds = sorted(values[best])
-    whole = [row for row in values if set(seeds) <= set(values[row])]
-    chances = dict.fromkeys(values, 1.0)
-    if len(seeds) < 2 or len(whole) < 2:
-        return chances
-    table = np.array([[values[row][seed] for seed in seeds] for row in whole])
-    means = table.mean(axis=1, keepdims=True)
-    left = table - means - table.mean(axis=0) + table.mean()
-    freedom = (len(whole) - 1) * (len(seeds) - 1)
-    error = np.sqrt(2 * (left**2).sum() / freedom / len(seeds))
-    for row, mean in zip(whole, means[:, 0], strict=True):
-        gap = abs(mean - means[whole.index(best), 0])
-        if error > 1e-12:
-            chances[row] = float(2 * student.sf(gap / error, freedom))
-        elif gap > 0:
-            chances[row] = 0.0
-    return chances
+    told = told_from({row: answers[row, column].values for row in rows}, best)
+    return best, {row for row in rows if row != best} - told
 
 
 def _number(asked: Asked, value: float, spread: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,4 +71,17 @@ def answers(
         return predictions.predicted, predictions.probabilities
     if predictions.dropout_mean is None:
         raise InputError("these predictions hold no dropout passes")
-    return predictions.dropout_mean.argmax(axis=1), predictions.dropout_mean.astype(np.float64)
+    mean = predictions.dropout_mean.astype(np.float64)
+    # Means kept in fewer digits do not quite sum to one.
+    return mean.argmax(axis=1), mean / mean.sum(axis=1, keepdims=True)
+
+
+def answers_by_score(
+    predictions: Predictions, names: Iterable[str], fitted: Fitted
+) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """`answers` of several scores; those of the deterministic pass are computed once."""
+    plain = predictions.predicted, predictions.probabilities
+    return {
+        name: answers(predictions, name, fitted) if fitted.named(name) == "mcd" else plain
+        for name in names
+    }

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from revar import calibrators, metrics
 from revar.errors import InputError
-from revar.predictions import Predictions
-from revar.scores import correct, uncertainty
+from revar.scores import answers, correct, uncertainty
 from revar.tables.questions import Figure
 from revar.tables.sources import set_name
 from revar.tables.store import Finished
@@ -51,7 +50,7 @@ def accuracy_at(coverage: float, score: str) -> OfSet:
     """Accuracy of the most certain share."""
 
     def ask(cell: Finished, test: str) -> float:
-        values, right, _ = _selection(cell, test, score)
+        values, right = _selection(cell, test, score)
         return metrics.accuracy_at_coverage(values, right, coverage)
 
     return ask
@@ -67,9 +66,8 @@ def auc_at(coverage: float, score: str) -> OfSet:
     """Area under the ROC curve of the class, among the most certain share."""
 
     def ask(cell: Finished, test: str) -> float:
-        values, _, predictions = _selection(cell, test, score)
-        labels = predictions.labels
-        return metrics.auc_at_coverage(values, predictions.probabilities, labels, coverage)
+        values, probabilities, labels = _answered(cell, test, score)
+        return metrics.auc_at_coverage(values, probabilities, labels, coverage)
 
     return ask
 
@@ -78,8 +76,7 @@ def selective_ece_at(coverage: float, score: str) -> OfSet:
     """Calibration error of the most certain share."""
 
     def ask(cell: Finished, test: str) -> float:
-        values, _, predictions = _selection(cell, test, score)
-        probabilities, labels = predictions.probabilities, predictions.labels
+        values, probabilities, labels = _answered(cell, test, score)
         found = metrics.selective_ece(values, probabilities, labels, coverages=(coverage,))
         return float(found[0])
 
@@ -88,10 +85,21 @@ def selective_ece_at(coverage: float, score: str) -> OfSet:
 
 def _selection(
     cell: Finished, test: str, score: str
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], Predictions]:
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Uncertainty, and whether the answers that go with it are right."""
     predictions, fitted = cell.predictions(test), cell.fitted
     name = fitted.default_score if score == "default" else score
-    return uncertainty(predictions, name, fitted), correct(predictions, name, fitted), predictions
+    return uncertainty(predictions, name, fitted), correct(predictions, name, fitted)
+
+
+def _answered(
+    cell: Finished, test: str, score: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64] | None]:
+    """Uncertainty, the probabilities of the answers that go with it, and the labels."""
+    predictions, fitted = cell.predictions(test), cell.fitted
+    name = fitted.default_score if score == "default" else score
+    _, probabilities = answers(predictions, name, fitted)
+    return uncertainty(predictions, name, fitted), probabilities, predictions.labels
 
 
 def kl_to(soft: str) -> OfSet:
@@ -142,8 +150,8 @@ def on_selection_of(test: str, coverage: float, score: str, selector_score: str)
     """Accuracy of the cell ``classifier`` on what the cell ``selector`` keeps."""
 
     def ask(cells: Mapping[str, Finished]) -> float:
-        _, right, _ = _selection(cells["classifier"], test, score)
-        values, _, _ = _selection(cells["selector"], test, selector_score)
+        _, right = _selection(cells["classifier"], test, score)
+        values, _ = _selection(cells["selector"], test, selector_score)
         return metrics.accuracy_at_coverage(values, right, coverage)
 
     return ask

@@ -106,6 +106,7 @@ def eces(
 def bands(
     scores: Mapping[str, Floats],
     right: Mapping[str, NDArray[np.bool_]],
+    given: Mapping[str, Floats],
     probabilities: Floats,
     labels: NDArray[np.int64],
 ) -> dict[str, Any]:
@@ -114,7 +115,8 @@ def bands(
     Args:
         scores: name to [n] uncertainty.
         right: name to [n] correctness that goes with it.
-        probabilities: [n, C]
+        given: name to [n] probability of the answer that goes with it.
+        probabilities: [n, C] of the deterministic pass, whose reliability is asked.
         labels: [n]
 
     Returns:
@@ -127,11 +129,13 @@ def bands(
     hits = (probabilities.argmax(axis=1) == labels).astype(np.float64)
     # The edges of `reliability`, compared in the same way.
     edges = np.arange(BINS + 1) / BINS
-    bins = np.searchsorted(edges[1:-1], confidence, side="left")
+    inner = edges[1:-1]
+    bins = np.searchsorted(inner, confidence, side="left")
     sorted_scores = {name: sort(values, right[name]) for name, values in scores.items()}
     along = {
-        name: (confidence[s.order], hits[s.order], bins[s.order])
+        name: (sure, 1.0 - s.wrong, np.searchsorted(inner, sure, side="left"))
         for name, s in sorted_scores.items()
+        for sure in (given[name][s.order],)
     }
     drawn_risks = {name: np.empty((RESAMPLES, len(RISK_GRID))) for name in scores}
     drawn_eces = {name: np.empty((RESAMPLES, len(ECE_GRID))) for name in scores}

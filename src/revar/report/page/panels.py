@@ -15,7 +15,7 @@ from revar.report.page.bands import BINS, ECE_GRID, RISK_GRID, bands
 from revar.report.page.coding import order_of_rejection
 from revar.report.page.content import PageRun, TestSet
 from revar.report.page.picks import examples, picks
-from revar.scores import answers, correct, uncertainty
+from revar.scores import answers_by_score, correct, uncertainty
 from revar.scores.softmax import softmax_entropy
 
 MOST_GROUPS = 40
@@ -34,20 +34,20 @@ def set_panel(run: PageRun, test: TestSet) -> dict[str, Any]:
     names = run.scores(predictions)
     values = {name: uncertainty(predictions, name, run.fitted) for name in names}
     right = {name: correct(predictions, name, run.fitted) for name in names}
-    found = bands(values, right, probabilities, labels)
+    answered = answers_by_score(predictions, names, run.fitted)
+    given = {name: of.max(axis=1) for name, (_, of) in answered.items()}
+    found = bands(values, right, given, probabilities, labels)
     group_names, groups, group_note = _groups(test)
     scores = {}
     for name in names:
-        predicted = answers(predictions, name, run.fitted)[0]
+        predicted, of = answered[name]
         coded = order_of_rejection(values[name], labels, predicted, len(run.classes), groups)
         scores[name] = {
             **coded,
             "curve": _curve(values[name], right[name]),
             "risk_band": _rounded(found["risk"][name]),
             "ece": _rounded(
-                metrics.selective_ece(
-                    values[name], probabilities, labels, coverages=ECE_GRID.tolist()
-                )
+                metrics.selective_ece(values[name], of, labels, coverages=ECE_GRID.tolist())
             ),
             "ece_band": _rounded(found["ece"][name]),
             "histogram": _histogram(values[name], right[name]),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revar.predictions import Predictions
-from revar.scores import available, correct, uncertainty
+from revar.scores import answers, available, correct, uncertainty
 from revar.scores.learned import Fitted
 
 EACH = 12
@@ -94,17 +94,17 @@ def suspects(train: Predictions | None, fitted: Fitted) -> list[Picks]:
 def examples(
     rows: Sequence[int], predictions: Predictions, fitted: Fitted, scores: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """What is said of examples beside their inputs."""
+    """What is said of examples beside their inputs; the answers go with the first of the scores."""
     few = _taken(predictions, np.asarray(rows, dtype=np.int64))
     assert few.labels is not None
-    probabilities = few.probabilities
+    predicted, probabilities = answers(few, scores[0], fitted)
     values = {name: uncertainty(few, name, fitted) for name in scores}
     return [
         {
             "row": int(row),
             "index": int(few.index[i]),
             "label": int(few.labels[i]),
-            "predicted": int(few.predicted[i]),
+            "predicted": int(predicted[i]),
             "confidence": float(probabilities[i].max()),
             "given": float(probabilities[i, few.labels[i]]),
             "scores": {name: float(values[name][i]) for name in scores},

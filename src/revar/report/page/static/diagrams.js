@@ -44,7 +44,7 @@ function drawCurves() {
     lineChart({ title: "Accuracy against rejection", sub: "Right answers among those given, %, when the most uncertain are left out.", lines: rejection, cut: follower((c) => 1 - c),
       x: { range: [0, 1], label: "inputs rejected, %", unit: "%" }, y: { range: [Math.max(0, lowest - 0.01), 1], unit: "%" },
       table: behind("Accuracy at coverage", heads, lines.map((one) => [label(one), ...EVERY.map((c) => percent(one.set.figures.scores[one.name].accuracy_at_coverage[c.toFixed(1)]))])) }),
-    lineChart({ title: "Selective calibration error", sub: "ECE of the softmax among the answers given, %. Lower is better.", lines: sece, cut: follower((c) => c),
+    lineChart({ title: "Selective calibration error", sub: "ECE of the probabilities that go with the score, among the answers given, %. Lower is better.", lines: sece, cut: follower((c) => c),
       x: { range: [0, 1], label: "coverage: inputs answered, %", unit: "%" }, y: { range: [0, worst * 1.06], unit: "%" },
       table: behind("Selective ECE", heads, lines.map((one) => [label(one), ...EVERY.map((c) => percent(one.set.figures.scores[one.name].selective_ece[c.toFixed(1)]))])) }));
 }
