@@ -49,6 +49,15 @@ def test_the_figures_of_the_longest_score_are_not_cut_off() -> None:
     assert "uscore +" in text
 
 
+def test_what_rounding_leaves_below_zero_is_zero() -> None:
+    found = figures("softmax")
+    found["scores"]["softmax"]["auarc"] = -1e-17
+    text = printed(evaluation_table("test", found))
+    row = next(line for line in text.splitlines() if line.startswith("softmax"))
+    assert "0.00" in row.split()
+    assert "-0.00" not in text
+
+
 def test_the_table_of_the_demo_explains_the_marks_it_has() -> None:
     both = {name: figures("softmax", "mutual_information") for name in ("test", "shifted")}
     text = printed(auarc_table({"erm": both, "revar": both}, ("test", "shifted")))

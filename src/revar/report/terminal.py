@@ -14,7 +14,7 @@ _DEFAULT_NOTE = "all in %; * used unless told otherwise"
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f}"
+    return "-" if value is None else f"{100 * value:z.2f}"
 
 
 def evaluation_table(title: str, figures: Mapping[str, Any]) -> Table:
