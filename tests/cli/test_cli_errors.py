@@ -264,7 +264,9 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     "a cut image": (folder(bad=cut_jpeg()), [*TRAIN, "f"], "f/c0/bad.jpg"),
     "a bomb": (folder(bad=huge_png()), [*TRAIN, "f"], "too many pixels"),
     "unknown image column": (path_table("one.png,x\n"), [*PATHS, "fiel"], '"fiel" is no column'),
-    "an image that is gone": (path_table("one.png,x\ngone.png,y\n"), [*PATHS, "file"], "gone.png"),
+    "an image that is gone": (
+        path_table("one.png,x\ngone.png,y\n"), [*PATHS, "file"], '"gone.png" of line 3 is not there',
+    ),
     "no image path": (path_table("one.png,x\n,y\n"), [*PATHS, "file"], "line 3"),
     # Runs.
     "no run": (nothing, ["evaluate", "gone"], 'no run at "gone"'),

@@ -173,6 +173,11 @@ def image_column(
     names = [str(cell) for cell in cells]
     files = [path.parent / name for name in names]
     skip = reading.skip_unreadable
+    gone = None if skip else next((i for i, file in enumerate(files) if not file.exists()), None)
+    if gone is not None:
+        line, _ = row_of(path, gone)
+        msg = f'"{path}": the image "{files[gone]}" of line {line} is not there'
+        raise InputError(f"{msg}: paths are relative to the table; --skip-unreadable goes on")
     shape = reading.image_shape or common_shape(files, skip=skip)
     whole = Part(ImageFiles(tuple(files), shape), y, groups, tuple(names))
     return keep_readable(whole, reading)
