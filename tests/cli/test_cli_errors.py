@@ -265,7 +265,7 @@ CASES: dict[str, tuple[Make, list[str], str]] = {
     "a bomb": (folder(bad=huge_png()), [*TRAIN, "f"], "too many pixels"),
     "unknown image column": (path_table("one.png,x\n"), [*PATHS, "fiel"], '"fiel" is no column'),
     "an image that is gone": (
-        path_table("one.png,x\ngone.png,y\n"), [*PATHS, "file"], '"gone.png" of line 3 is not there',
+        path_table("one.png,x\ngone.png,y\n"), [*PATHS, "file"], '"gone.png" of line 3 is not',
     ),
     "no image path": (path_table("one.png,x\n,y\n"), [*PATHS, "file"], "line 3"),
     # Runs.
