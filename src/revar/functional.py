@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -210,12 +210,14 @@ def norms_by_batch(net: nn.Module) -> bool:
     return any(module.training for module in net.modules() if isinstance(module, _NormBase))
 
 
-def without_autocast() -> ExitStack:
+def without_autocast() -> AbstractContextManager[Any]:
     """A block in the precision of its tensors, whatever its caller has asked for."""
+    asked = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    if not asked:
+        return nullcontext()
     stack = ExitStack()
-    for device in ("cpu", "cuda"):
-        if torch.is_autocast_enabled(device):
-            stack.enter_context(torch.autocast(device, enabled=False))
+    for device in asked:
+        stack.enter_context(torch.autocast(device, enabled=False))
     return stack
 
 

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 
 
 class Turns:
@@ -23,14 +23,9 @@ class Turns:
         self._holder: int | None = None
         self._depth = 0
 
-    @contextmanager
-    def mine(self) -> Iterator[None]:
-        """Run a block while no other thread runs one."""
-        self._take()
-        try:
-            yield
-        finally:
-            self._leave()
+    def mine(self) -> _Mine:
+        """Run a block, or a function, while no other thread runs one."""
+        return _Mine(self)
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -103,6 +98,19 @@ class Turns:
         self._waiting.clear()
         if self._holder != threading.get_ident():
             self._holder, self._depth = None, 0
+
+
+class _Mine(ContextDecorator):
+    """See `Turns.mine`. Not made by a generator, which takes twice the time."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        self._turns._take()
+
+    def __exit__(self, *error: object) -> None:
+        self._turns._leave()
 
 
 TURNS = Turns()
