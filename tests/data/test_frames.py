@@ -339,6 +339,15 @@ def test_numbers_that_lie_close_together_and_far_from_zero_keep_their_digits() -
     assert described == inputs
 
 
+def test_what_rounding_makes_of_one_number_is_one_number() -> None:
+    frame = pd.DataFrame(
+        {"same": [0.1 + 0.2, 0.3] * 10, "other": [1e9 + 0.1 + 0.2, 1e9 + 0.3] * 10}
+    )
+    inputs = FrameInputs.fit(frame)
+    assert [column.offset for column in inputs.columns] == [0.0, 0.0]
+    assert (inputs.encode(frame).std(0) == 0).all()
+
+
 def test_a_description_from_before_there_were_offsets_is_read() -> None:
     inputs = FrameInputs.fit(pd.DataFrame({"near": [1.0, 2.0]}))
     data = fields.to_json(inputs)

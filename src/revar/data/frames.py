@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 _MOST_CATEGORIES = 64
 """Rarer categories of a column share one place, which unseen ones fall into as well."""
-_CLOSE = 1e-4
-"""Numbers whose spread is a smaller share of the largest lose digits in single precision."""
+_CLOSE, _NOISE = 1e-4, 1e-12
+"""Numbers whose spread is a smaller share of the largest lose digits in single precision, and those
+below the second in double precision: 0.1 + 0.2 and 0.3 are meant to be the same.
+"""
 _TWICE = 'the table has two columns named "{}"'
 
 
@@ -114,7 +116,7 @@ def too_close(known: NDArray[np.float64]) -> bool:
     if not len(known):
         return False
     largest = float(np.abs(known).max())
-    return largest > 0 and 0.0 < float(np.std(known / largest)) < _CLOSE
+    return largest > 0 and _NOISE < float(np.std(known / largest)) < _CLOSE
 
 
 def _text(series: pd.Series) -> list[str | None]:
