@@ -318,7 +318,7 @@ def test_a_missing_path_is_named_by_its_line(tmp_path: Path) -> None:
 def test_a_missing_file_and_a_missing_column_are_named(tmp_path: Path) -> None:
     pictures(tmp_path)
     path = str(table(tmp_path / "list.csv", "file,y\na.png,0\ngone.png,1\n"))
-    with pytest.raises(InputError, match=r'"[^"]*gone\.png" cannot be read.*No such file') as seen:
+    with pytest.raises(InputError, match=r'"[^"]*gone\.png" of line 3 is not there') as seen:
         load_source(path, Reading(target="y", image="file"))
     assert "\n" not in str(seen.value)
     with pytest.raises(InputError, match=r'--image "path" is no column of .*columns: file, y'):
