@@ -59,6 +59,7 @@ LOG = "log.jsonl"
 ARRAYS = "arrays"
 """What a run says of its data that was trained from Python."""
 _INPUTS: dict[str, type[Inputs]] = {"array": ArrayInputs, "frame": FrameInputs}
+_PREDICTIONS = "predictions"
 _EARLY = {".lock", MANIFEST, "provenance.json"}
 """What may lie in the folder of a run that was killed before it had a recipe."""
 
@@ -111,12 +112,13 @@ class RunFolder:
         self.store.write_json("recipe.json", _chosen(recipe, data))
 
     def discard(self) -> None:
-        """Take back what was written since `begin` made the folder; then another try can begin."""
-        for path in self.path.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != ".lock":
-                path.unlink()
+        """Take back what was written since `begin` made the folder, and nothing of anybody else."""
+        self.store.tidy()
+        for name in (*self.store.names(), MANIFEST):
+            (self.path / name).unlink(missing_ok=True)
+        below = self.path / _PREDICTIONS
+        if below.is_dir() and not any(below.iterdir()):
+            below.rmdir()
 
     def check_same(self, recipe: Recipe, data: dict[str, Any]) -> None:
         """Refuse to go on with a run of another recipe or on other data.
@@ -287,7 +289,7 @@ class RunFolder:
 
     def prediction_names(self) -> list[str]:
         """The sets there are predictions for."""
-        folder, suffix = "predictions/", ".safetensors"
+        folder, suffix = f"{_PREDICTIONS}/", ".safetensors"
         listed = [name for name in self.store.names() if name.startswith(folder)]
         return sorted(name.removeprefix(folder).removesuffix(suffix) for name in listed)
 
@@ -379,7 +381,7 @@ def _as_old(data: dict[str, Any], there: dict[str, Any]) -> dict[str, Any]:
 
 
 def _predictions_file(name: str) -> str:
-    return f"predictions/{name}.safetensors"
+    return f"{_PREDICTIONS}/{name}.safetensors"
 
 
 def _cell(value: float | None) -> str:
